@@ -1,0 +1,1 @@
+"""Pure maths from facts to measurements. Nothing here reads a clock, a file or a socket."""

@@ -1,0 +1,1 @@
+"""Pure functions from text and bytes to records. Nothing here opens a file or a socket."""

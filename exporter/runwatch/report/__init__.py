@@ -1,0 +1,1 @@
+"""Renderings of the measurements for people: tables, the compact line, the explanation, the page."""

@@ -1,0 +1,39 @@
+"""What a source is: it is given jobs, and delivers one outcome or more for each of them, within its deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from runwatch.facts import CheckpointListing, Failure, HistoryUpdate, SourceKind
+from runwatch.fleet import Job
+
+Outcome = HistoryUpdate | CheckpointListing | Failure
+
+Deliver = Callable[[Job, Outcome], None]
+"""Takes an outcome; safe to call from any thread. A `HistoryUpdate` may be delivered page by page."""
+
+CountRequest = Callable[[str], None]
+"""Counts one request to an upstream for the given site: `runwatch_source_requests_total`."""
+
+
+class Source(Protocol):
+    """One kind of upstream. It shares nothing with other sources.
+
+    A source never raises on what the outside world does: it delivers a `Failure`. It keeps its own cursors, so each
+    row is delivered exactly once, and its own deadline, budget, backoff and in-flight limit.
+    """
+
+    kind: SourceKind
+
+    def poll(self, jobs: Sequence[Job], deliver: Deliver) -> None:
+        """Look once at each job. Returns within the source's deadline, however the upstream behaves.
+
+        "Nothing new" is an answer and is delivered (an update without rows): it moves the observed timestamp.
+        """
+
+    def forget(self, run: str) -> None:
+        """Drop what is kept for a job that is watched no more."""
+
+    def close(self) -> None:
+        """Release connections and processes."""

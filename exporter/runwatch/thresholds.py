@@ -1,0 +1,93 @@
+"""Every threshold of the product, once. Verdicts, rules, dashboards and docs are made from here.
+
+Sources: the collapse and stall rules of the teams that run these jobs (`docs/rules.md` tells each with its reason).
+"""
+
+from __future__ import annotations
+
+MINUTE = 60.0
+HOUR = 3600.0
+
+# Gaps and durations
+GAP_FLOOR_SECONDS = 300.0
+GAP_MEDIAN_FACTOR = 20.0
+MEDIAN_MINIMUM_COUNT = 3  # a median of durations needs this many intervals
+RECENT_INTERVALS = 50
+
+# Windows (they count logged values, not step numbers)
+LOSS_WINDOW = 50
+LOSS_TREND_RATIOS = 5
+GRAD_NORM_WINDOW = 50
+GRAD_NORM_RECENT_SECONDS = 5 * MINUTE
+RL_WINDOW = 10
+
+# Stalls: observed - last step > STALL_BASE + gap threshold / 4, before there is a threshold the bring-up limit
+STALL_BASE_SECONDS = 15 * MINUTE
+STALL_GAP_THRESHOLD_FRACTION = 0.25
+BRINGUP_LIMIT_SECONDS = 45 * MINUTE
+BRINGUP_LIMIT_RL_SECONDS = 90 * MINUTE
+
+# Throughput and loss
+THROUGHPUT_DEGRADED_RATIO = 0.7
+LOSS_DIVERGING_RATIO = 1.5
+GRAD_EXPLOSION_RATIO = 10.0
+GRAD_EXPLOSION_MINIMUM = 1.0
+SUBSTANCE_MINIMUM = 1e-3  # a grad norm, loss or mean log-ratio below this is a regime, not a signal
+
+# The RL collapse rule: two or more signals on the same step
+RL_GRAD_NORM_LIMIT = 1.0
+RL_GRAD_NORM_WINDOW_RATIO = 2.0
+RL_ENTROPY_DEVIATION = 0.30
+RL_LOG_RATIO_MEAN_WINDOW_RATIO = 2.0
+RL_LOG_RATIO_MAX_WINDOW_RATIO = 2.0
+RL_COLLAPSE_SIGNALS = 2
+RL_COLLAPSE_RECENT_STEPS = 5
+RL_CLIP_RATIO_LIMIT = 0.01
+RL_IMPORTANCE_RATIO_LOW = 0.84
+RL_IMPORTANCE_RATIO_HIGH = 1.56
+
+# Checkpoints
+CHECKPOINT_STALE_FLOOR_SECONDS = 30 * MINUTE
+NO_CHECKPOINT_FLOOR_SECONDS = 1 * HOUR
+CHECKPOINT_INTERVALS_ALLOWED = 3.0
+CHECKPOINT_UNKNOWN_INTERVAL_SECONDS = 6 * HOUR
+HISTORY_CUT_OFF_SECONDS = 10 * MINUTE  # a checkpoint this much newer than the last step: only the history is cut off
+
+# Liveness without a scheduler
+HEARTBEAT_FRESH_SECONDS = 5 * MINUTE  # W&B declares a run crashed after five minutes without a heartbeat
+NO_FACTS_UNKNOWN_SECONDS = 24 * HOUR
+AT_IS_NOW_SECONDS = 5 * MINUTE  # an --at older than this hides what a listing tells of today
+
+# News in the Trend column
+NEWS_SECONDS = 30 * MINUTE
+
+VERDICTS = (
+    "collapse",
+    "failed",
+    "nonfinite",
+    "stalled",
+    "no_checkpoint",
+    "grad_explosion",
+    "loss_diverging",
+    "deep_probe",
+    "state_conflict",
+    "bringup_stuck",
+    "checkpoint_stale",
+    "grad_norm_high",
+    "entropy_drift",
+    "log_ratio_drift",
+    "clip_ratio_high",
+    "importance_ratio_off",
+    "throughput_degraded",
+    "timeout",
+    "killed",
+    "unknown",
+    "bringup",
+    "resuming",
+    "finishing",
+    "completed",
+    "resumed",
+    "checkpoint_saved",
+    "stable",
+)
+"""The words of `mljob_trend`, worst first."""
