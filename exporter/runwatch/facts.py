@@ -39,10 +39,18 @@ class Failure:
     """A look that failed.
 
     `detail` is one line for people (log, `explain`); it never holds a secret and never becomes a label.
+    `not_found` about one job is an answer: the source is up. `whole_source` is set where the upstream as a whole
+    answered so (a wrong address that says 404 to everything), which is no answer about any job.
     """
 
     reason: FailureReason
     detail: str
+    whole_source: bool = False
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the upstream could be read and said that this job's facts are not there."""
+        return self.reason is FailureReason.NOT_FOUND and not self.whole_source
 
 
 @dataclass(frozen=True, slots=True)

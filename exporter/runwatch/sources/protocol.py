@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from runwatch.facts import CheckpointListing, Failure, HistoryUpdate, SourceKind
@@ -37,3 +38,33 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Release connections and processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRun:
+    """A run that was found in a tracker's project. `path` is `entity/project/run_id`, times are Unix seconds."""
+
+    path: str
+    name: str
+    display_name: str
+    state: str
+    created: float | None
+    heartbeat: float | None
+    user: str
+
+
+class FindsRuns(Protocol):
+    """A source that can also list a project."""
+
+    def discover(
+        self, project_path: str, state: str | None, *, site: str = "none", active_since: float | None = None
+    ) -> list[FoundRun] | Failure:
+        """List the runs of a project that are wanted.
+
+        Args:
+            project_path: `entity/project`.
+            state: only runs in this state (the tracker's word), and those that ended after `active_since`, which may
+                have been in it while nobody looked; None or "" for all.
+            site: whose requests these are.
+            active_since: leave out runs that are over and were silent since before this time, Unix seconds.
+        """

@@ -1,0 +1,116 @@
+"""The `runwatch` command. Nothing of weight is imported before a command needs it, so `--help` is quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+EXIT_BAD_CONFIG = 2
+EXIT_SOURCE_FAILED = 3
+
+_config_option = click.option(
+    "--config", "config_path", required=True, type=click.Path(path_type=Path), help="The config file."
+)
+_at_option = click.option(
+    "--at",
+    type=float,
+    metavar="UNIX",
+    help='Fixes "now" (Unix seconds, fractions allowed) and hides everything recorded later.',
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="For scripts.")
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from runwatch import __version__
+
+    click.echo(f"runwatch {__version__}")
+    context.exit()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show it.")
+def main() -> None:
+    """Watch the jobs of people who train and evaluate language models, from outside."""
+
+
+@main.command()
+@click.argument("config_path", metavar="F", type=click.Path(path_type=Path))
+def check(config_path: Path) -> None:
+    """Validate a config: every fault on stderr, with its line and key."""
+    from runwatch.config.load import check as check_config
+
+    config, faults, warnings = check_config(config_path)
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    for fault in faults:
+        click.echo(str(fault), err=True)
+    if config is None:
+        sys.exit(EXIT_BAD_CONFIG)
+    click.echo(f"{config_path}: {len(config.jobs)} jobs listed, {len(config.discover)} discoveries, no fault")
+
+
+@main.command()
+@_config_option
+def serve(config_path: Path) -> None:
+    """Poll for ever and serve /metrics, the page, health and reload."""
+    from runwatch.commands import serve as run
+
+    sys.exit(run(config_path))
+
+
+@main.command()
+@_config_option
+@_at_option
+def metrics(config_path: Path, at: float | None) -> None:
+    """Poll every source once and print the exposition."""
+    from runwatch.commands import print_metrics
+
+    sys.exit(print_metrics(config_path, at))
+
+
+@main.command()
+@_config_option
+@_at_option
+@click.option("--bucket", type=click.Choice(["rl", "sft", "datagen", "eval", "other"]), help="Only this bucket.")
+@_json_option
+def tables(config_path: Path, at: float | None, bucket: str | None, as_json: bool) -> None:
+    """Print the per-bucket tables."""
+    from runwatch.commands import print_tables
+
+    sys.exit(print_tables(config_path, at, bucket, as_json))
+
+
+@main.command()
+@_config_option
+@_at_option
+@click.argument("runs", nargs=-1, metavar="[RUN ...]")
+def line(config_path: Path, at: float | None, runs: tuple[str, ...]) -> None:
+    """Print one compact line a job and its health read."""
+    from runwatch.commands import print_lines
+
+    sys.exit(print_lines(config_path, at, runs))
+
+
+@main.command()
+@_config_option
+@_at_option
+@click.argument("run")
+@_json_option
+def explain(config_path: Path, at: float | None, run: str, as_json: bool) -> None:
+    """Show the evidence behind a job's numbers."""
+    from runwatch.commands import print_explanation
+
+    sys.exit(print_explanation(config_path, at, run, as_json))
+
+
+@main.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=9877, show_default=True, help="The exporter's port.")
+def demo(port: int) -> None:
+    """Run the exporter on real captures, with a real Prometheus where one is installed."""
+    from runwatch.demo.run import run_demo
+
+    sys.exit(run_demo(port))

@@ -1,0 +1,139 @@
+"""What each command of the command line does. Results go to stdout; progress and complaints to stderr."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from runwatch.cli import EXIT_BAD_CONFIG, EXIT_SOURCE_FAILED
+from runwatch.config.load import check
+from runwatch.config.model import Config
+from runwatch.exposition import Exposition
+from runwatch.measurements import JobReport
+from runwatch.one_shot import Look, look_once
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def load_or_complain(path: Path) -> Config | None:
+    """Read a config; print its warnings, or every fault of it and return None."""
+    config, faults, warnings = check(path)
+    for warning in warnings:
+        _say(f"warning: {warning}")
+    for fault in faults:
+        _say(str(fault))
+    return config
+
+
+def _look(path: Path, at: float | None) -> Look | None:
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
+    config = load_or_complain(path)
+    return None if config is None else look_once(config, at=at, progress=_say)
+
+
+def _exit_code(look: Look) -> int:
+    for failure in look.failed:
+        _say(f"could not look: {failure}")
+    return EXIT_SOURCE_FAILED if look.failed else 0
+
+
+def _write(text: str) -> None:
+    # A name may hold what the terminal's encoding does not: replace it rather than fail.
+    sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "replace"))
+    sys.stdout.buffer.flush()
+
+
+def print_metrics(path: Path, at: float | None) -> int:
+    """Print the exposition once; with `at` two outputs are the same byte for byte."""
+    look = _look(path, at)
+    if look is None:
+        return EXIT_BAD_CONFIG
+    exposition = Exposition()
+    for report in look.reports:
+        exposition.update(report)
+    look.telemetry.set_series(exposition.series)
+    body = exposition.render(look.telemetry.render(reproducible=at is not None))
+    sys.stdout.buffer.write(body.plain)
+    sys.stdout.buffer.flush()
+    return _exit_code(look)
+
+
+def print_tables(path: Path, at: float | None, bucket: str | None, as_json: bool) -> int:
+    """Print the tables, or all measurements as JSON."""
+    from runwatch.report.tables import render_tables, tables_json
+
+    look = _look(path, at)
+    if look is None:
+        return EXIT_BAD_CONFIG
+    if as_json:
+        _write(tables_json(look.reports, look.now, bucket) + "\n")
+    else:
+        width = shutil.get_terminal_size((120, 40)).columns
+        _write(render_tables(look.reports, look.now, bucket=bucket, width=width) + "\n")
+    return _exit_code(look)
+
+
+def _chosen(reports: Sequence[JobReport], runs: Sequence[str]) -> list[JobReport] | None:
+    known = {report.run: report for report in reports}
+    missing = [run for run in runs if run not in known]
+    for run in missing:
+        _say(f"no job is named {run!r}; known are: {', '.join(sorted(known)) or 'none'}")
+    return None if missing else [known[run] for run in runs] or list(reports)
+
+
+def print_lines(path: Path, at: float | None, runs: Sequence[str]) -> int:
+    """Print the compact line of the named jobs, or of all."""
+    from runwatch.report.line import compact_line
+
+    look = _look(path, at)
+    if look is None:
+        return EXIT_BAD_CONFIG
+    chosen = _chosen(look.reports, runs)
+    if chosen is None:
+        return EXIT_BAD_CONFIG
+    _write("".join(compact_line(report, look.now) + "\n" for report in chosen))
+    return _exit_code(look)
+
+
+def print_explanation(path: Path, at: float | None, run: str, as_json: bool) -> int:
+    """Print the evidence behind one job's numbers."""
+    from runwatch.report.explain import explain_json, explain_text
+
+    look = _look(path, at)
+    if look is None:
+        return EXIT_BAD_CONFIG
+    chosen = _chosen(look.reports, [run])
+    if chosen is None:
+        return EXIT_BAD_CONFIG
+    _write((explain_json if as_json else explain_text)(chosen[0], look.now) + "\n")
+    return _exit_code(look)
+
+
+def serve(path: Path) -> int:
+    """Serve until SIGTERM or SIGINT; SIGHUP reloads the config."""
+    from runwatch.server.listening import ServerStartError
+    from runwatch.service import Service
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # one line a request is not news
+    config = load_or_complain(path)
+    if config is None:
+        return EXIT_BAD_CONFIG
+    service = Service(path, config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stop())
+    signal.signal(signal.SIGHUP, lambda *_: service.ask_reload())
+    try:
+        addresses = service.start()
+    except ServerStartError as error:
+        _say(f"runwatch serve: {error}")
+        return 1
+    for address in addresses:
+        _say(f"serving {address.url}")
+    return service.wait()

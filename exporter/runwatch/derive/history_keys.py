@@ -1,0 +1,38 @@
+"""Under which keys trainers log what every training job has: the one home of these aliases (RL: `rl_keys`).
+
+Levanter, HF Trainer (and what is built on it), SkyRL's SFT trainer, Megatron and NeMo. Of several keys in one row the
+first wins. `train/train_loss` (HF's mean over the whole run, logged once at the end) is left out on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+LOSS_KEYS = ("train/loss", "loss", "train_loss", "training/loss", "reduced_train_loss", "lm loss")
+LOSS_NONFINITE_RANKS_KEYS = ("train/loss_nan_ranks", "loss_nan_ranks")
+GRAD_NORM_KEYS = ("grad/norm/total", "train/grad_norm", "grad_norm", "training/grad_norm", "grad-norm")
+LEARNING_RATE_KEYS = ("optim/learning_rate", "train/learning_rate", "learning_rate", "lr", "training/learning_rate")
+VALIDATION_LOSS_KEYS = ("eval/loss", "eval_loss", "val/loss", "val_loss", "validation/loss", "validation_loss")
+TOKENS_PER_SECOND_KEYS = ("throughput/tokens_per_second", "train/tokens_per_second", "tokens_per_second")
+RUNTIME_KEY = "_runtime"
+
+EVALUATION_PREFIXES = ("eval/", "val/", "validation/", "test/", "eval_", "val_", "validation_", "test_")
+_NOT_TRAINING = ("trainer/epoch", "train/epoch", "epoch", "trainer/global_step", "train/global_step", "global_step")
+
+LEVANTER_KEYS = ("run_progress", "throughput/duration")
+"""Keys that only Levanter logs; its steps count from 0."""
+
+
+def first_of(keys: tuple[str, ...], values: Mapping[str, float]) -> tuple[str, float] | None:
+    """Return the first of the keys that the row has, with its value."""
+    return next(((key, values[key]) for key in keys if key in values), None)
+
+
+def is_evaluation_only(values: Mapping[str, float]) -> bool:
+    """Tell whether a row holds results of an evaluation and nothing of training.
+
+    An evaluation before the first update is logged at step 0: it is no training step, and the job is still in
+    bring-up. Keys that begin with `_` and step counters tell neither way; a row with nothing else is a step.
+    """
+    told = [key for key in values if not key.startswith("_") and key not in _NOT_TRAINING]
+    return bool(told) and all(key.startswith(EVALUATION_PREFIXES) for key in told)

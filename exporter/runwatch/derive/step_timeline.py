@@ -1,0 +1,209 @@
+"""The times at which steps were logged: durations, gaps and replays, in one pass and little memory.
+
+Rules (`docs/rules.md`): an interval is the raw time between two consecutive NEW steps, a new step being one above
+every step before it, taken by its first time. A step seen again (logged twice, or done again after resuming from an
+older checkpoint) makes no interval of its own; the time it cost lies in the interval to the next new step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from runwatch.derive.interval_counts import IntervalCounts
+from runwatch.thresholds import (
+    GAP_FLOOR_SECONDS,
+    GAP_MEDIAN_FACTOR,
+    MEDIAN_MINIMUM_COUNT,
+    RECENT_INTERVALS,
+)
+
+_RECENT_KEPT = 4 * RECENT_INTERVALS  # so that 50 are left when gaps are taken out
+RESTART_CLOCK_SKIP_SECONDS = 10.0
+"""W&B's `_runtime` leaves out the time a resumed run was down: when the wall clock gains more than this on it between
+two rows, the run was restarted between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepInterval:
+    """The time between two consecutive new steps.
+
+    `restarted` is true when the history itself shows that the run was started again in between (steps went back, or
+    the run's own clock stood still). `running_seconds` is how much of it the run's own clock counted: all but the
+    time it was down; None where the history has no such clock.
+    """
+
+    start: float
+    end: float
+    start_step: int
+    end_step: int
+    restarted: bool = False
+    running_seconds: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The whole length."""
+        return self.end - self.start
+
+    @property
+    def steps(self) -> int:
+        """How many steps it took: at least 1."""
+        return self.end_step - self.start_step
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """What a timeline says now. Seconds are None while there are fewer than three intervals to take a median of."""
+
+    latest_step: int | None = None
+    latest_time: float | None = None
+    first_step: int | None = None
+    first_time: float | None = None
+    high_water_step: int | None = None
+    high_water_time: float | None = None
+    interval_count: int = 0
+    gap_threshold: float | None = None
+    step_duration: float | None = None
+    segment_step_duration: float | None = None
+    recent_step_duration: float | None = None
+    recent_steps: tuple[int, ...] = ()
+    gaps: tuple[StepInterval, ...] = ()
+    restarts: tuple[StepInterval, ...] = ()
+    replayed_steps: int = 0
+    replaying: bool = False
+    first_interval_steps: int = 1
+
+
+class StepTimeline:
+    """Takes (step, time) in the order they were logged.
+
+    `segment_starts` are the steps at which the batch size changes (a schedule): the duration is also kept for the
+    current one of these segments, since a bigger batch takes longer.
+    """
+
+    def __init__(self, segment_starts: Sequence[int] = ()) -> None:
+        self._segment_starts = tuple(sorted(segment_starts))
+        self._segment = 0
+        self._intervals = IntervalCounts()
+        self._durations = IntervalCounts()
+        self._segment_durations = IntervalCounts()
+        self._recent: deque[tuple[int, float, float, int]] = deque(maxlen=_RECENT_KEPT)
+        self._notable: list[StepInterval] = []  # long enough to be a gap some day, or with a restart inside
+        self._first: tuple[int, float] | None = None
+        self._high_water: tuple[int, float] | None = None
+        self._latest: tuple[int, float] | None = None
+        self._latest_runtime: float | None = None
+        self._high_water_runtime: float | None = None
+        self._usual_interval_steps = 1
+        self._first_interval_steps = 1
+        self._replayed = 0
+        self._restarted = False
+
+    def add(self, step: int, time: float, runtime: float | None = None) -> None:
+        """Take one logged step: its number, its Unix time and the run's own clock in seconds where it has one."""
+        self._note_clock(time, runtime)
+        previous, self._latest = self._latest, (step, time)
+        if self._high_water is None or previous is None:
+            self._first = self._high_water = (step, time)
+            self._high_water_runtime = runtime
+            self._segment = self._segment_of(step)
+            return
+        high_step, high_time = self._high_water
+        if step <= high_step:
+            self._note_repeat(step, previous[0])
+            return
+        if previous[0] < high_step:
+            self._replayed += high_step - previous[0]
+        running = None
+        if runtime is not None and self._high_water_runtime is not None:
+            running = max(runtime - self._high_water_runtime, 0.0)
+        end = max(time, high_time)
+        self._note_interval(StepInterval(high_time, end, high_step, step, self._restarted, running))
+        self._high_water = (step, end)
+        self._high_water_runtime = runtime
+        self._restarted = False
+
+    def _note_clock(self, time: float, runtime: float | None) -> None:
+        if runtime is None:
+            return
+        if self._latest is not None and self._latest_runtime is not None:
+            passed, counted = time - self._latest[1], runtime - self._latest_runtime
+            if passed - counted > RESTART_CLOCK_SKIP_SECONDS:
+                self._restarted = True
+        self._latest_runtime = runtime
+
+    def _note_repeat(self, step: int, previous_step: int) -> None:
+        if step == previous_step:
+            return  # the same step logged in two rows
+        if step < previous_step:
+            # The steps between the checkpoint and this row were done again too; how many is not logged. Rows come at
+            # a usual distance, so that many.
+            self._restarted = True
+            self._replayed += min(self._usual_interval_steps, step + 1)
+            return
+        self._replayed += step - previous_step
+
+    def _note_interval(self, interval: StepInterval) -> None:
+        if len(self._intervals) == 0:
+            self._first_interval_steps = interval.steps
+        segment = self._segment_of(interval.end_step)
+        if segment != self._segment:
+            self._segment = segment
+            self._segment_durations = IntervalCounts()
+        duration = interval.seconds / interval.steps
+        self._intervals.add(interval.seconds)
+        self._durations.add(duration)
+        self._segment_durations.add(duration)
+        self._recent.append((interval.end_step, duration, interval.seconds, segment))
+        self._usual_interval_steps = interval.steps
+        if interval.seconds >= GAP_FLOOR_SECONDS or interval.restarted:
+            self._notable.append(interval)
+
+    def _segment_of(self, step: int) -> int:
+        return sum(1 for start in self._segment_starts if start <= step)
+
+    def summary(self) -> StepSummary:
+        """Return what the rows so far say."""
+        if self._first is None or self._high_water is None or self._latest is None:
+            return StepSummary()
+        enough = len(self._intervals) >= MEDIAN_MINIMUM_COUNT
+        interval_median = self._intervals.median() if enough else None
+        threshold = None
+        if interval_median is not None:
+            threshold = max(GAP_FLOOR_SECONDS, GAP_MEDIAN_FACTOR * interval_median)
+        gaps = tuple(i for i in self._notable if threshold is not None and i.seconds > threshold)
+        recent = self._recent_without_gaps(threshold)
+        return StepSummary(
+            latest_step=self._latest[0],
+            latest_time=self._latest[1],
+            first_step=self._first[0],
+            first_time=self._first[1],
+            high_water_step=self._high_water[0],
+            high_water_time=self._high_water[1],
+            interval_count=len(self._intervals),
+            gap_threshold=threshold,
+            step_duration=self._durations.median() if enough else None,
+            segment_step_duration=self._segment_median(),
+            recent_step_duration=median(d for _, d in recent) if len(recent) >= MEDIAN_MINIMUM_COUNT else None,
+            recent_steps=tuple(step for step, _ in recent),
+            gaps=gaps,
+            restarts=tuple(i for i in self._notable if i.restarted),
+            replayed_steps=self._replayed,
+            replaying=self._latest[0] < self._high_water[0],
+            first_interval_steps=self._first_interval_steps,
+        )
+
+    def _segment_median(self) -> float | None:
+        if len(self._segment_durations) < MEDIAN_MINIMUM_COUNT:
+            return None
+        return self._segment_durations.median()
+
+    def _recent_without_gaps(self, threshold: float | None) -> list[tuple[int, float]]:
+        kept = [
+            (step, duration)
+            for step, duration, seconds, segment in self._recent
+            if segment == self._segment and (threshold is None or seconds <= threshold)
+        ]
+        return kept[-RECENT_INTERVALS:]

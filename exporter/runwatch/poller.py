@@ -1,0 +1,95 @@
+"""Polls each source in a thread of its own, so that one hung upstream delays no other."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from runwatch.config.model import Config
+from runwatch.sources.binding import SourceBinding
+from runwatch.watch import Watch
+
+_log = logging.getLogger(__name__)
+
+_FIRST_READ_PAUSE_SECONDS = 0.2  # between the polls of a first read that goes on
+
+
+class _Loop:
+    """One source's thread: poll, publish, wait for the rest of the interval."""
+
+    def __init__(self, binding: SourceBinding, watch: Watch, config: Config, publish: Callable[[], None]) -> None:
+        self.binding = binding
+        self.config = config
+        self.tried = threading.Event()
+        self._watch = watch
+        self._publish = publish
+        self._wake = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=f"poll-{binding.name}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Poll again now: there are new jobs."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End after the poll that goes on."""
+        self._stopped = True
+        self._wake.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the thread's end, at most so long."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            started = time.monotonic()
+            self._wake.clear()
+            self._watch.poll(self.binding)
+            self.tried.set()
+            self._publish()
+            pause = self.config.interval(self.binding.source.kind) - (time.monotonic() - started)
+            if self._watch.is_reading(self.binding):
+                pause = min(pause, _FIRST_READ_PAUSE_SECONDS)
+            self._wake.wait(max(pause, 0.0))
+
+
+class Poller:
+    """Runs one loop for each source that any job uses.
+
+    Args:
+        watch: the jobs.
+        publish: called after each poll, from the loop's thread.
+    """
+
+    def __init__(self, watch: Watch, publish: Callable[[], None]) -> None:
+        self._watch = watch
+        self._publish = publish
+        self._loops: dict[int, _Loop] = {}
+
+    def set_bindings(self, config: Config, bindings: Sequence[SourceBinding]) -> None:
+        """Poll exactly these sources from now on, and all of them at once."""
+        wanted = {id(binding.source): binding for binding in bindings}
+        for key in [key for key in self._loops if key not in wanted]:
+            self._loops.pop(key).stop()
+        for key, binding in wanted.items():
+            if key in self._loops:
+                self._loops[key].config = config
+                self._loops[key].wake()
+            else:
+                _log.info("polling %s every %g s", binding.name, config.interval(binding.source.kind))
+                self._loops[key] = _Loop(binding, self._watch, config, self._publish)
+
+    def every_source_tried(self) -> bool:
+        """Whether each source has finished one poll, whatever came of it."""
+        return all(loop.tried.is_set() for loop in list(self._loops.values()))
+
+    def stop(self, seconds: float) -> None:
+        """Ask all loops to end and wait for them, at most so long in all; a hung upstream holds nobody up."""
+        until = time.monotonic() + seconds
+        for loop in self._loops.values():
+            loop.stop()
+        for loop in self._loops.values():
+            loop.join(max(until - time.monotonic(), 0.0))

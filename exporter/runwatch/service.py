@@ -1,0 +1,150 @@
+"""`runwatch serve`: polls for ever, publishes after each poll, reloads its config, ends cleanly."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+from runwatch.config.faults import ConfigError
+from runwatch.config.load import load_config
+from runwatch.config.model import Config
+from runwatch.discovery import WandbDiscovery
+from runwatch.exposition import Exposition
+from runwatch.fleet import FoundJob, assemble_fleet
+from runwatch.poller import Poller
+from runwatch.report.page import render_page
+from runwatch.server.listening import Address
+from runwatch.server.process import ReloadResult, ServerGoneError, ServerProcess
+from runwatch.sources.registry import SourceSet
+from runwatch.telemetry import Telemetry
+from runwatch.watch import Watch
+
+_log = logging.getLogger(__name__)
+
+_STOP_SECONDS = 3.0
+
+
+class Service:
+    """The exporter as a long-running program.
+
+    Args:
+        config_path: read again at each reload.
+        config: what the file held at the start.
+    """
+
+    def __init__(self, config_path: Path, config: Config) -> None:
+        self._config_path = config_path
+        self._config = config
+        self._telemetry = Telemetry()
+        self._watch = Watch(config, self._telemetry)
+        self._sources = SourceSet(self._telemetry, progress=_log.info)
+        self._discovery = WandbDiscovery(self._telemetry)
+        self._found: tuple[FoundJob, ...] = ()
+        self._discovered = threading.Event()
+        self._exposition = Exposition()
+        self._exposed: set[str] = set()
+        self._publishing = threading.Lock()
+        self._configuring = threading.RLock()
+        self._ended = threading.Event()
+        self._exit_code = 0
+        self._ready = False
+        self._server = ServerProcess(self.reload, self._server_exited)
+        self._poller = Poller(self._watch, self.publish)
+
+    def start(self) -> tuple[Address, ...]:
+        """Start the server and the pollers; return the addresses that are served.
+
+        Raises:
+            ServerStartError: the address or the web configuration cannot be used.
+        """
+        addresses = self._server.start(self._config.listen, self._config.web_config, self._config.enable_lifecycle)
+        self._telemetry.set_reload(True, time.time())
+        self._apply(self._config)
+        threading.Thread(target=self._discover_for_ever, name="discover", daemon=True).start()
+        return addresses
+
+    def wait(self) -> int:
+        """Wait until `stop` is called or the server's process is gone; return the exit code."""
+        self._ended.wait()
+        self._poller.stop(_STOP_SECONDS)
+        self._server.stop()
+        self._sources.close()
+        return self._exit_code
+
+    def stop(self) -> None:
+        """End the program; safe in a signal handler."""
+        self._ended.set()
+
+    def ask_reload(self) -> None:
+        """Reload in a thread of its own; safe in a signal handler."""
+        threading.Thread(target=self.reload, name="reload", daemon=True).start()
+
+    def reload(self) -> ReloadResult:
+        """Read the config again. A bad one keeps the old one, and every fault of it is logged."""
+        with self._configuring:
+            try:
+                config = load_config(self._config_path)
+            except ConfigError as error:
+                self._telemetry.set_reload(False, time.time())
+                for fault in error.faults:
+                    _log.error("config not reloaded: %s", fault)
+                self.publish()
+                return ReloadResult(False, "; ".join(str(fault) for fault in error.faults))
+            for key in ("listen", "web_config", "enable_lifecycle"):
+                if getattr(config, key) != getattr(self._config, key):
+                    _log.warning("%s changed in the config: it takes effect at the next start", key)
+            self._config = config
+            self._telemetry.set_reload(True, time.time())
+            self._apply(config)
+        _log.info("config reloaded")
+        self.publish()
+        return ReloadResult(True)
+
+    def publish(self) -> None:
+        """Derive all reports, render what changed and hand the new bodies to the server."""
+        with self._publishing:
+            reports = self._watch.reports()
+            for report in reports:
+                self._exposition.update(report)
+            current = {report.run for report in reports}
+            for run in self._exposed - current:
+                self._exposition.remove(run)
+            self._exposed = current
+            self._telemetry.set_series(self._exposition.series)
+            try:
+                self._server.publish(self._exposition.render(self._telemetry.render(reproducible=False)))
+                self._server.publish_page(render_page(reports, self._watch.now()))
+                if not self._ready and self._discovered.is_set() and self._poller.every_source_tried():
+                    self._server.set_ready(True)
+                    self._ready = True
+            except ServerGoneError as error:
+                _log.error("the server's process is gone: %s", error)
+                self._server_exited(1)
+
+    def _apply(self, config: Config) -> None:
+        with self._configuring:
+            fleet = assemble_fleet(config, self._found)
+            self._telemetry.set_jobs_dropped(fleet.dropped)
+            self._watch.set_jobs(config, fleet.jobs)
+            self._poller.set_bindings(config, self._sources.bindings(config, fleet.jobs))
+
+    def _discover_for_ever(self) -> None:
+        while not self._ended.is_set():
+            with self._configuring:
+                config, source = self._config, self._sources.wandb
+            if source is not None and any(entry.wandb for entry in config.discover):
+                found, _ = self._discovery.look(config, source, time.time())
+                if set(found) != set(self._found):
+                    self._found = found
+                    self._apply(config)
+            self._discovered.set()
+            self.publish()
+            self._ended.wait(config.poll_interval)
+
+    def _server_exited(self, code: int) -> None:
+        if not self._ended.is_set():
+            _log.error("the server's process ended by itself with exit code %d", code)
+            self._exit_code = 1
+            self._ended.set()

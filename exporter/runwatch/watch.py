@@ -1,0 +1,161 @@
+"""The jobs that are watched and the sources they are asked of: what `serve` does for ever, the other commands once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from runwatch.config.model import Config
+from runwatch.derive.job import measure_job
+from runwatch.facts import Failure, HistoryUpdate, SourceKind
+from runwatch.fleet import Job
+from runwatch.job_record import JobRecord
+from runwatch.measurements import JobReport
+from runwatch.sources.binding import SourceBinding
+from runwatch.sources.protocol import Outcome
+from runwatch.telemetry import Telemetry
+
+
+class Watch:
+    """Holds a record for each job, polls sources into them and derives reports from them.
+
+    Args:
+        config: intervals, `stale_after` and `linger` are read from it.
+        telemetry: where polls, failures and requests are counted.
+        at: fixes "now" (Unix seconds), for output that can be reproduced.
+        clock: the time now, Unix seconds.
+    """
+
+    def __init__(
+        self, config: Config, telemetry: Telemetry, *, at: float | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._config = config
+        self._telemetry = telemetry
+        self._at = at
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._records: dict[str, JobRecord] = {}
+        self._to_forget: dict[int, set[str]] = {}
+        self._used: set[tuple[SourceKind, str]] = set()
+        self._last_success: dict[tuple[SourceKind, str], float] = {}
+
+    def now(self) -> float:
+        """Return the time that this output is made for, Unix seconds."""
+        return self._at if self._at is not None else self._clock()
+
+    def set_jobs(self, config: Config, jobs: Iterable[Job]) -> None:
+        """Watch exactly these jobs from now on. What is known of an unchanged job is kept."""
+        with self._lock:
+            self._config = config
+            records: dict[str, JobRecord] = {}
+            for job in jobs:
+                known = self._records.get(job.run)
+                records[job.run] = known if known and known.job == job else JobRecord(job, self.now())
+            dropped = tuple(run for run, record in self._records.items() if records.get(run) is not record)
+            self._records = records
+            for forgotten in self._to_forget.values():
+                forgotten.update(dropped)
+        for run in dropped:
+            self._telemetry.forget_run(run)
+        buckets = {record.job.bucket for record in records.values()}
+        self._telemetry.set_jobs(
+            {bucket: sum(1 for r in records.values() if r.job.bucket == bucket) for bucket in buckets}
+        )
+
+    def records(self) -> Sequence[JobRecord]:
+        """The records of all watched jobs."""
+        with self._lock:
+            return list(self._records.values())
+
+    def poll(self, binding: SourceBinding, only: Callable[[JobRecord], bool] = lambda _: True) -> None:
+        """Let a source look once at all of its jobs (of those that `only` admits)."""
+        # One lock for both: a record made after this must not meet the cursor of the one it replaced.
+        with self._lock:
+            forgotten = self._to_forget.get(id(binding.source), set())
+            self._to_forget[id(binding.source)] = set()
+            records = list(self._records.values())
+        for run in sorted(forgotten):
+            binding.source.forget(run)
+        positions: dict[str, tuple[JobRecord, int]] = {}
+        for record in records:
+            position = binding.position(record.job)
+            if position is not None and record.wants_history(position) and only(record):
+                positions[record.job.run] = (record, position)
+        kind = binding.source.kind
+        started = time.monotonic()
+        finished: dict[str, float] = {}
+
+        def deliver(job: Job, outcome: Outcome) -> None:
+            record, position = positions[job.run]
+            if kind is SourceKind.CHECKPOINTS:
+                record.apply_checkpoints(outcome, self.now())
+            else:
+                record.apply_history(position, outcome, self.now())
+            finished[job.site] = time.monotonic() - started
+            if isinstance(outcome, Failure):
+                self._telemetry.count_error(kind, job.site, outcome.reason)
+            if _was_read(outcome):
+                self._last_success[kind, job.site] = self.now()
+            if isinstance(outcome, HistoryUpdate) and outcome.malformed:
+                self._telemetry.add_malformed(job.run, outcome.malformed)
+
+        binding.source.poll([record.job for record, _ in positions.values()], deliver)
+        for site, seconds in sorted(finished.items()):
+            self._telemetry.observe_poll(kind, site, seconds)
+        self.note_health()
+
+    def is_reading(self, binding: SourceBinding) -> bool:
+        """Tell whether a first read of this source goes on for any job."""
+        return any(
+            record.reading and not record.failing(position)
+            for record in self.records()
+            if (position := binding.position(record.job)) is not None and binding.history_key
+        )
+
+    def note_health(self) -> None:
+        """Tell for each source and site whether at least one of its jobs that are not over could be read.
+
+        Done for all sources at once: what one source says of a job's end decides whether another still counts.
+        """
+        outcomes: dict[tuple[SourceKind, str], list[Failure | bool]] = {}
+        for record in self.records():
+            for kind in record.sources() if not record.ended else ():
+                outcome = record.latest_outcome(kind)
+                if outcome is not None:
+                    outcomes.setdefault((kind, record.job.site), []).append(outcome)
+        with self._lock:
+            gone = self._used - set(outcomes)
+            self._used = set(outcomes)
+        for kind, site in sorted(gone):
+            self._telemetry.drop_source(kind, site)
+        for (kind, site), seen in sorted(outcomes.items()):
+            self._telemetry.set_source_up(kind, site, any(_was_read(outcome) for outcome in seen))
+            self._telemetry.set_interval(kind, site, self._config.interval(kind))
+            if (kind, site) in self._last_success:
+                self._telemetry.set_last_success(kind, site, self._last_success[kind, site])
+
+    def reports(self) -> list[JobReport]:
+        """Derive the reports of all jobs but those that ended longer than `linger` ago, by run name."""
+        now = self.now()
+        reports = []
+        for record in sorted(self.records(), key=lambda record: record.job.run):
+            report = measure_job(record.view(now, self._config.stale_after), now)
+            end = report.measurements.get("mljob_end_timestamp_seconds")
+            if end is None or now - end <= self._config.linger:
+                reports.append(report)
+        return reports
+
+    def failures(self) -> list[tuple[str, SourceKind, Failure]]:
+        """Every look that failed most recently: the run, the kind of source and why."""
+        found = []
+        for record in self.records():
+            view = record.view(self.now(), self._config.stale_after)
+            for kind, failures in sorted(view.failures.items()):
+                if record.latest_outcome(kind) is not True:
+                    found += [(record.job.run, kind, failure) for failure in failures]
+        return found
+
+
+def _was_read(outcome: Outcome | bool) -> bool:
+    return outcome.is_answer if isinstance(outcome, Failure) else True

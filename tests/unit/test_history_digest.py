@@ -1,0 +1,138 @@
+"""What is kept of a history: values worked out by hand, and paging that must not matter."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runwatch.derive.history_digest import HistoryDigest, HistorySummary
+from runwatch.facts import HistoryRow
+
+
+def row(cursor: int, time: float | None, step: int | None = None, **values: float) -> HistoryRow:
+    return HistoryRow(cursor, time, step, {key.replace("__", "/"): value for key, value in values.items()})
+
+
+def digest_of(rows: list[HistoryRow]) -> HistorySummary:
+    digest = HistoryDigest(is_rl=False)
+    digest.add(rows)
+    return digest.summary()
+
+
+def test_the_logged_global_step_counts_and_not_the_number_of_log_calls() -> None:
+    summary = digest_of([row(i, 10.0 * i, 5 * (i + 1), train__loss=2.0) for i in range(4)])
+    assert summary.step == 20
+    assert summary.steps.step_duration == 2.0
+    assert not summary.counts_from_zero
+
+
+def test_without_a_logged_step_the_cursor_is_the_step_and_counts_from_zero() -> None:
+    summary = digest_of([row(i, 10.0 * i, loss=2.0) for i in range(4)])
+    assert summary.step == 3
+    assert summary.counts_from_zero
+
+
+def test_log_calls_before_the_first_logged_step_are_no_steps() -> None:
+    rows = [row(0, 0.0, x=1.0), row(40, 1.0, x=1.0)] + [row(41 + i, 10.0 + i, 1 + i, loss=1.0) for i in range(5)]
+    summary = digest_of(rows)
+    assert summary.step == 5
+    assert summary.steps.first_time == 10.0
+    assert summary.steps.step_duration == 1.0
+
+
+def test_rows_without_the_step_once_it_is_logged_add_values_and_no_step() -> None:
+    rows = [row(0, 0.0, 10, loss=3.0), row(1, 5.0, None, eval__loss=2.5), row(2, 9.0, None, loss=2.9)]
+    summary = digest_of(rows)
+    assert summary.step == 10
+    assert summary.steps.latest_time == 0.0
+    assert summary.validation_loss is not None
+    assert (summary.validation_loss.value, summary.validation_loss.step) == (2.5, 10)
+    assert summary.loss.latest is not None
+    assert summary.loss.latest.value == 2.9
+
+
+def test_an_evaluation_before_training_is_no_step() -> None:
+    summary = digest_of([row(0, 100.0, 0, eval__loss=9.0)])
+    assert summary.step is None
+    assert summary.steps.first_time is None
+    assert summary.validation_loss is not None
+
+
+def test_keys_logged_at_different_cadences_are_all_seen() -> None:
+    rows = [
+        row(i, 8.0 * i, **({"train__loss": 3.0 - i / 10} | ({"grad__norm__total": 0.5 + i} if i % 10 == 9 else {})))
+        for i in range(25)
+    ]
+    summary = digest_of(rows)
+    assert summary.loss.latest is not None
+    assert summary.loss.latest.value == pytest.approx(0.6)
+    assert summary.grad_norm.latest is not None
+    assert (summary.grad_norm.latest.value, summary.grad_norm.latest.step) == (19.5, 19)
+
+
+def test_a_loss_that_is_not_finite_keeps_the_last_finite_one() -> None:
+    summary = digest_of([row(0, 0.0, loss=2.0), row(1, 8.0, loss=math.nan)])
+    assert summary.loss.latest is not None
+    assert math.isnan(summary.loss.latest.value)
+    assert summary.loss.latest_finite is not None
+    assert summary.loss.latest_finite.value == 2.0
+    assert summary.loss.ratios == ()
+
+
+@pytest.mark.parametrize(("before", "expected"), [(49, ()), (50, (2.0,))])
+def test_a_window_gives_no_ratio_until_fifty_values_came_before(before: int, expected: tuple[float, ...]) -> None:
+    rows = [row(i, 8.0 * i, loss=2.0) for i in range(before)] + [row(before, 8.0 * before, loss=4.0)]
+    assert tuple(r.ratio for r in digest_of(rows).loss.ratios) == expected
+
+
+def test_the_window_counts_logged_values_and_not_steps() -> None:
+    rows = [row(100 * i, 8.0 * i, loss=1.0 if i % 2 else 3.0) for i in range(50)] + [row(5000, 400.0, loss=6.0)]
+    (ratio,) = digest_of(rows).loss.ratios
+    assert ratio.ratio == 3.0  # 6 / median(25 x 1, 25 x 3) = 6 / 2
+
+
+def test_grad_norm_ratios_are_kept_for_the_rows_of_the_last_five_minutes() -> None:
+    rows = [row(i, 60.0 * i, grad_norm=1.0) for i in range(50)]
+    rows += [row(50 + i, 60.0 * (50 + i), grad_norm=value) for i, value in enumerate([30.0, 1.0, 1.0, 1.0, 1.0, 1.0])]
+    assert max(r.ratio for r in digest_of(rows).grad_norm.ratios) == 30.0  # 300 s before the newest row
+    rows.append(row(56, 60.0 * 56, grad_norm=1.0))
+    assert max(r.ratio for r in digest_of(rows).grad_norm.ratios) == 1.0
+
+
+def test_the_start_is_where_the_runs_own_clock_was_zero() -> None:
+    assert digest_of([row(0, 1000.0, _runtime=40.0, loss=1.0)]).start_time == 960.0
+
+
+def test_rows_without_a_time_move_the_step_and_are_counted() -> None:
+    summary = digest_of([row(0, 0.0, loss=1.0), row(1, None, loss=1.0)])
+    assert (summary.step, summary.rows_without_time, summary.steps.latest_step) == (1, 1, 0)
+
+
+def test_levanter_counts_from_zero_also_when_its_step_is_logged() -> None:
+    assert digest_of([row(5, 1.0, 5, run_progress=0.5, train__loss=1.0)]).counts_from_zero
+
+
+def test_the_trainers_own_rate_is_the_median_over_the_recent_and_over_all_rows() -> None:
+    rows = [row(i, 8.0 * i, throughput__tokens_per_second=1000.0) for i in range(200)]
+    rows += [row(200 + i, 8.0 * (200 + i), throughput__tokens_per_second=500.0) for i in range(50)]
+    summary = digest_of(rows)
+    assert summary.trainer_rate == 500.0
+    assert summary.trainer_rate_baseline == 1000.0
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 6))
+def test_how_rows_are_paged_changes_nothing(source: random.Random, pages: int) -> None:
+    rows = [
+        row(i, 1e9 + 8 * i + source.choice([0, 0, 0, 500]), source.choice([None, i]), train__loss=source.random())
+        for i in range(source.randrange(120))
+    ]
+    cuts = sorted(source.randrange(len(rows) + 1) for _ in range(pages))
+    paged = HistoryDigest(is_rl=False)
+    for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        paged.add(rows[start:end])
+        paged.summary()
+    assert paged.summary() == digest_of(rows)

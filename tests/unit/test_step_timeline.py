@@ -1,0 +1,148 @@
+"""Durations, gaps and replays: a one-pass timeline against a slow obvious version."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runwatch.derive.step_timeline import StepTimeline
+
+Row = tuple[int, float]
+
+
+def timeline_of(rows: list[Row]) -> StepTimeline:
+    timeline = StepTimeline()
+    for step, time in rows:
+        timeline.add(step, time)
+    return timeline
+
+
+def obvious(rows: list[Row]) -> tuple[list[float], list[float], list[int]]:
+    """New steps are record highs; return raw intervals, durations a step, and the steps."""
+    new: list[Row] = []
+    for step, time in rows:
+        if not new or step > new[-1][0]:
+            new.append((step, time))
+    raw = [b[1] - a[1] for a, b in zip(new, new[1:], strict=False)]
+    per_step = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(new, new[1:], strict=False)]
+    return raw, per_step, [step for step, _ in new]
+
+
+@st.composite
+def logged(draw: st.DrawFn) -> list[Row]:
+    """Steps that mostly go up, sometimes repeat or fall back; times in whole milliseconds that never go back."""
+    rows: list[Row] = []
+    step, milliseconds = draw(st.integers(0, 1000)), 1_700_000_000_000
+    for _ in range(draw(st.integers(0, 60))):
+        rows.append((step, milliseconds / 1000))
+        step = max(0, step + draw(st.sampled_from([1, 1, 1, 1, 2, 5, 0, -3])))
+        milliseconds += draw(st.sampled_from([8_000, 8_001, 7_990, 30_000, 299_999, 301_000, 900_000]))
+    return rows
+
+
+@given(logged())
+def test_equals_the_obvious_version(rows: list[Row]) -> None:
+    summary = timeline_of(rows).summary()
+    raw, per_step, steps = obvious(rows)
+    assert summary.interval_count == len(raw)
+    assert summary.latest_step == (rows[-1][0] if rows else None)
+    assert summary.high_water_step == (steps[-1] if steps else None)
+    if len(raw) < 3:
+        assert summary.gap_threshold is None
+        assert summary.step_duration is None
+        assert summary.gaps == ()
+        return
+    threshold = max(300.0, 20 * median(raw))
+    assert summary.gap_threshold == pytest.approx(threshold, abs=2e-5)
+    assert summary.step_duration == pytest.approx(median(per_step), abs=2e-6)
+    assert [gap.seconds for gap in summary.gaps] == [seconds for seconds in raw if seconds > threshold]
+    recent = [d for d, seconds in zip(per_step, raw, strict=True) if seconds <= threshold][-50:]
+    expected = median(recent) if len(recent) >= 3 else None
+    assert summary.recent_step_duration == (None if expected is None else pytest.approx(expected))
+
+
+def test_an_interval_at_the_threshold_is_no_gap_and_one_just_above_is() -> None:
+    steady = [(step, 1000.0 + 8 * step) for step in range(10)]
+    at = [*steady, (10, steady[-1][1] + 300.0)]
+    above = [*steady, (10, steady[-1][1] + 300.001)]
+    assert timeline_of(at).summary().gaps == ()
+    (gap,) = timeline_of(above).summary().gaps
+    assert (gap.start_step, gap.end_step, gap.steps) == (9, 10, 1)
+
+
+def test_slow_steps_raise_the_threshold_with_their_median() -> None:
+    rows = [(step, 1800.0 * step) for step in range(8)]
+    summary = timeline_of([*rows, (8, rows[-1][1] + 30_000.0)]).summary()
+    assert summary.gap_threshold == 36_000.0
+    assert summary.gaps == ()
+
+
+def test_the_duration_is_divided_by_the_steps_and_the_threshold_is_not() -> None:
+    summary = timeline_of([(step, 4.0 * step) for step in range(0, 100, 10)]).summary()
+    assert summary.step_duration == 4.0
+    assert summary.gap_threshold == 20 * 40.0
+
+
+def test_a_step_logged_twice_makes_no_interval() -> None:
+    summary = timeline_of([(0, 0.0), (1, 8.0), (2, 16.0), (3, 24.0), (3, 30.0), (4, 32.0)]).summary()
+    assert summary.interval_count == 4
+    assert summary.step_duration == 8.0
+    assert summary.replayed_steps == 0
+    assert not summary.replaying
+
+
+def test_steps_done_again_are_counted_and_their_time_is_in_the_interval_to_the_next_new_step() -> None:
+    before = [(step, 10.0 * step) for step in range(60, 76)]
+    replay = [(step, 2000.0 + 10.0 * (step - 65)) for step in range(65, 76)]
+    during = timeline_of([*before, *replay[:-1]]).summary()
+    assert during.replaying
+    assert (during.latest_step, during.high_water_step) == (74, 75)
+    summary = timeline_of([*before, *replay, (76, 2110.0)]).summary()
+    assert summary.replayed_steps == 11  # 65 to 75
+    assert not summary.replaying
+    (gap,) = summary.gaps
+    assert (gap.start_step, gap.end_step, gap.restarted) == (75, 76, True)
+    assert gap.seconds == 2110.0 - 750.0
+
+
+def test_a_replay_logged_every_ten_steps_counts_the_steps_between_its_rows() -> None:
+    before = [(step, 1.0 * step) for step in range(10, 80, 10)]
+    summary = timeline_of([*before, (50, 500.0), (60, 510.0), (70, 520.0), (80, 530.0)]).summary()
+    assert summary.replayed_steps == 30  # resumed after step 40: 41 to 70
+
+
+def test_a_replay_cut_short_by_a_step_above_the_high_water_mark_counts_up_to_it() -> None:
+    summary = timeline_of([(1, 0.0), (2, 1.0), (3, 2.0), (4, 3.0), (2, 100.0), (6, 104.0)]).summary()
+    assert summary.replayed_steps == 3  # 2, 3, 4
+
+
+def test_the_runs_own_clock_shows_a_restart_that_the_steps_hide() -> None:
+    timeline = StepTimeline()
+    for step in range(10):
+        timeline.add(step, 1000.0 + 8 * step, 8.0 * step)
+    # Down for 600 s, then 400 s of loading and doing steps again before the first new row.
+    timeline.add(10, 1072.0 + 1000.0, 72.0 + 400.0)
+    timeline.add(11, 1072.0 + 1008.0, 72.0 + 408.0)
+    (restart,) = timeline.summary().restarts
+    assert (restart.start_step, restart.seconds, restart.running_seconds) == (9, 1000.0, 400.0)
+
+
+def test_a_clock_that_goes_back_makes_no_negative_interval() -> None:
+    summary = timeline_of([(0, 100.0), (1, 108.0), (2, 50.0), (3, 116.0), (4, 124.0)]).summary()
+    assert summary.step_duration == 8.0
+    assert summary.first_time == 100.0
+
+
+def test_the_duration_of_a_batch_size_counts_from_its_first_step() -> None:
+    timeline = StepTimeline(segment_starts=[100])
+    for step in range(100):
+        timeline.add(step, 2.0 * step)
+    for step in range(100, 110):
+        timeline.add(step, 200.0 + 4.0 * (step - 99))
+    summary = timeline.summary()
+    assert summary.step_duration == 2.0
+    assert summary.segment_step_duration == 4.0
+    assert summary.recent_step_duration == 4.0
