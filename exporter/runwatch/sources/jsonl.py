@@ -1,0 +1,183 @@
+"""History from a file of JSON lines, one logged row a line, read on from where the last read ended."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from runwatch.facts import Failure, FailureReason, HistoryRow, HistoryRun, HistoryUpdate
+from runwatch.fleet import Job
+from runwatch.parsing.history_rows import MalformedRow, parse_json_line, parse_row, whole_number
+from runwatch.sources.regular_file import file_failure, open_regular_file
+
+MAX_READ_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 4 * 1024 * 1024
+
+_FINGERPRINT_BYTES = 256
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(slots=True)
+class _Position:
+    """How far one file was read.
+
+    `offset` is where the first line begins that was not read yet. `fingerprint` holds the bytes just before it: a
+    file that was written anew in place, and is longer already, shows there.
+    """
+
+    path: Path
+    identity: tuple[int, int] | None = None
+    offset: int = 0
+    fingerprint: bytes = b""
+    lines: int = 0
+    inside_long_line: bool = False
+    saw_hidden_row: bool = False
+    saw_trainer_step: bool = False
+    newest_row_time: float | None = None
+
+
+@dataclass(slots=True)
+class _Page:
+    rows: list[HistoryRow] = field(default_factory=list)
+    malformed: int = 0
+
+
+class JsonLinesReader:
+    """Reads the `jsonl` history of jobs; keeps one position a job.
+
+    A row's cursor is the number of its line, from 1. Its step is the trainer's own or, where the trainer logs none,
+    `_step`; a line with neither is malformed. Different jobs may be read from different threads at a time.
+
+    Args:
+        at: Hide rows whose time is later than this (Unix seconds), and rows without a time after such a row.
+        max_read_bytes: How much one read takes; the rest waits for the next (`caught_up` is false then).
+        max_line_bytes: Longer lines are counted as malformed and skipped.
+    """
+
+    def __init__(
+        self,
+        *,
+        at: float | None = None,
+        max_read_bytes: int = MAX_READ_BYTES,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        if not 0 < max_line_bytes < max_read_bytes:
+            raise ValueError("max_line_bytes must be positive and below max_read_bytes")
+        self._at = at
+        self._max_read_bytes = max_read_bytes
+        self._max_line_bytes = max_line_bytes
+        self._positions: dict[str, _Position] = {}
+
+    def read(self, job: Job) -> HistoryUpdate | Failure:
+        """Read the lines of a job's file that are complete and were not read before."""
+        path = next((source.jsonl for source in job.history if source.jsonl is not None), None)
+        if path is None:
+            return Failure(FailureReason.NOT_FOUND, "the job names no jsonl history")
+        try:
+            with open_regular_file(path) as file:
+                return self._read_open(job.run, path, file)
+        except OSError as error:
+            return file_failure(error, path)
+
+    def forget(self, run: str) -> None:
+        """Drop the position in a job's file."""
+        self._positions.pop(run, None)
+
+    def _read_open(self, run: str, path: Path, file: BinaryIO) -> HistoryUpdate:
+        status = os.fstat(file.fileno())
+        identity = (status.st_dev, status.st_ino)
+        position = self._positions.get(run)
+        reset = position is not None and not _continues(position, path, identity, file)
+        if position is None or reset:
+            position = _Position(path=path)
+        # The stored position changes only after the whole read went well.
+        position = replace(position, identity=identity)
+        file.seek(position.offset)
+        data = file.read(self._max_read_bytes)
+        page = self._take_lines(position, data)
+        self._positions[run] = position
+        return HistoryUpdate(
+            run=HistoryRun(heartbeat=self._heartbeat(position, status.st_mtime)),
+            rows=page.rows,
+            caught_up=len(data) < self._max_read_bytes,
+            reset=reset,
+            malformed=page.malformed,
+        )
+
+    def _take_lines(self, position: _Position, data: bytes) -> _Page:
+        """Parse the complete lines of the data and move the position behind them."""
+        page = _Page()
+        taken = 0
+        while (end := data.find(b"\n", taken)) >= 0:
+            line, taken = data[taken:end], end + 1
+            position.lines += 1
+            if position.inside_long_line:
+                position.inside_long_line = False
+                continue
+            self._take_line(position, line, page)
+        if position.inside_long_line:
+            taken = len(data)
+        elif len(data) - taken > self._max_line_bytes:
+            page.malformed += 1
+            position.inside_long_line = True
+            taken = len(data)
+        position.offset += taken
+        position.fingerprint = (position.fingerprint + data[max(0, taken - _FINGERPRINT_BYTES) : taken])[
+            -_FINGERPRINT_BYTES:
+        ]
+        return page
+
+    def _take_line(self, position: _Position, line: bytes, page: _Page) -> None:
+        if len(line) > self._max_line_bytes:
+            page.malformed += 1
+            return
+        if position.lines == 1:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        if not line.strip():
+            return
+        try:
+            row = _parse_line(line, position)
+        except MalformedRow:
+            page.malformed += 1
+            return
+        if self._is_hidden(row, position):
+            position.saw_hidden_row = True
+            return
+        if row.time is not None:
+            position.newest_row_time = max(row.time, position.newest_row_time or row.time)
+        page.rows.append(row)
+
+    def _is_hidden(self, row: HistoryRow, position: _Position) -> bool:
+        if self._at is None:
+            return False
+        return position.saw_hidden_row if row.time is None else row.time > self._at
+
+    def _heartbeat(self, position: _Position, modified: float) -> float | None:
+        """The newest row's own time; the file's only where no row has one: a copied file is as old as its copy."""
+        if position.newest_row_time is not None:
+            return position.newest_row_time
+        if self._at is not None and modified > self._at:
+            return None
+        return modified
+
+
+def _continues(position: _Position, path: Path, identity: tuple[int, int], file: BinaryIO) -> bool:
+    if position.path != path or position.identity != identity:
+        return False
+    file.seek(position.offset - len(position.fingerprint))
+    return file.read(len(position.fingerprint)) == position.fingerprint
+
+
+def _parse_line(line: bytes, position: _Position) -> HistoryRow:
+    logged = parse_json_line(line)
+    row = parse_row(logged, cursor=position.lines)
+    if row.trainer_step is not None:
+        position.saw_trainer_step = True
+        return row
+    step = whole_number(logged.get("_step"))
+    if step is None:
+        raise MalformedRow("no step: expected a whole number, 0 or more, under _step or the trainer's own key")
+    # Beside a trainer's own counter `_step` counts calls of `log`, and is no step.
+    return row if position.saw_trainer_step else replace(row, trainer_step=step)

@@ -1,0 +1,280 @@
+"""The bounds around blocking reads: deadline, slots a site, backoff, and rows that come late."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from runwatch.facts import (
+    CheckpointListing,
+    Failure,
+    FailureReason,
+    HistoryRow,
+    HistoryRun,
+    HistoryUpdate,
+    SourceKind,
+)
+from runwatch.fleet import Job
+from runwatch.sources.per_job import PerJobSource
+from runwatch.sources.protocol import Outcome
+
+SOON = 0.15
+LONG = 20.0
+
+
+def update(*cursors: int, caught_up: bool = True) -> HistoryUpdate:
+    return HistoryUpdate(HistoryRun(), [HistoryRow(c, None, None, {}) for c in cursors], caught_up=caught_up)
+
+
+def job(run: str, site: str = "here") -> Job:
+    return Job(run=run, bucket="sft", site=site)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Gates:
+    """Lets reads of chosen jobs hang until the test opens their gate; all are opened at the test's end."""
+
+    def __init__(self) -> None:
+        self.gates: dict[str, threading.Event] = {}
+        self.calls: Counter[str] = Counter()
+
+    def close(self, run: str) -> None:
+        self.gates[run] = threading.Event()
+
+    def read(self, outcome: Callable[[Job], Outcome]) -> Callable[[Job], Outcome]:
+        def blocking(watched: Job) -> Outcome:
+            self.calls[watched.run] += 1
+            gate = self.gates.get(watched.run)
+            if gate is not None:
+                assert gate.wait(30)
+            return outcome(watched)
+
+        return blocking
+
+
+@pytest.fixture
+def gates() -> Iterator[Gates]:
+    held = Gates()
+    yield held
+    for gate in held.gates.values():
+        gate.set()
+
+
+def poll(source: PerJobSource, *jobs: Job) -> list[tuple[str, Outcome]]:
+    delivered: list[tuple[str, Outcome]] = []
+    source.poll(jobs, lambda watched, outcome: delivered.append((watched.run, outcome)))
+    return delivered
+
+
+def wait_until_one_has_ended(source: PerJobSource) -> None:
+    """Wait between two polls until a read that was let go has ended."""
+    end = time.monotonic() + 10
+    while source._ended.empty():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def cursors(delivered: list[tuple[str, Outcome]]) -> list[int]:
+    return [row.cursor for _, outcome in delivered if isinstance(outcome, HistoryUpdate) for row in outcome.rows]
+
+
+def test_every_job_has_an_outcome() -> None:
+    source = PerJobSource(SourceKind.HISTORY, lambda j: update(int(j.run)), deadline=LONG, interval=60)
+    delivered = poll(source, *(job(str(i), site=str(i % 3)) for i in range(60)))
+    assert sorted(cursors(delivered)) == list(range(60))
+    assert len(delivered) == 60
+
+
+def test_in_flight_limit_holds_for_each_site() -> None:
+    lock = threading.Lock()
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    def read(watched: Job) -> Outcome:
+        with lock:
+            running[watched.site] += 1
+            most[watched.site] = max(most[watched.site], running[watched.site])
+        time.sleep(0.002)
+        with lock:
+            running[watched.site] -= 1
+        return update()
+
+    source = PerJobSource(SourceKind.HISTORY, read, deadline=LONG, interval=60, in_flight_per_site=3)
+    assert len(poll(source, *(job(str(i), site="ab"[i % 2]) for i in range(40)))) == 40
+    assert 1 <= most["a"] <= 3 and 1 <= most["b"] <= 3
+
+
+def test_hung_read_is_a_timeout_and_its_rows_come_once_when_it_ends(gates: Gates) -> None:
+    rows = iter([update(1), update(2), update()])
+    gates.close("slow")
+    source = PerJobSource(SourceKind.HISTORY, gates.read(lambda j: next(rows)), deadline=SOON, interval=60)
+    for _ in range(3):
+        begun = time.monotonic()
+        [(run, outcome)] = poll(source, job("slow"))
+        assert time.monotonic() - begun < SOON + 1
+        assert run == "slow"
+        assert isinstance(outcome, Failure)
+        assert outcome.reason is FailureReason.TIMEOUT
+    assert gates.calls["slow"] == 1
+    gates.gates["slow"].set()
+    wait_until_one_has_ended(source)
+    assert cursors(poll(source, job("slow"))) == [1, 2]  # the late one, and a look of now
+    assert cursors(poll(source, job("slow"))) == []
+    assert gates.calls["slow"] == 3
+
+
+def test_late_listing_gives_way_to_a_look_of_now(gates: Gates) -> None:
+    listings = iter([CheckpointListing((), ("old",)), CheckpointListing((), ("new",))])
+    gates.close("slow")
+    source = PerJobSource(SourceKind.CHECKPOINTS, gates.read(lambda j: next(listings)), deadline=SOON, interval=60)
+    poll(source, job("slow"))
+    gates.gates["slow"].set()
+    wait_until_one_has_ended(source)
+    assert poll(source, job("slow")) == [("slow", CheckpointListing((), ("new",)))]
+
+
+def test_hung_site_takes_no_slot_of_another(gates: Gates) -> None:
+    for run in ("h0", "h1"):
+        gates.close(run)
+    source = PerJobSource(
+        SourceKind.HISTORY, gates.read(lambda j: update()), deadline=SOON, interval=60, in_flight_per_site=2
+    )
+    jobs = [job("h0", "hung"), job("h1", "hung"), job("h2", "hung"), *(job(f"ok{i}", "well") for i in range(8))]
+    delivered = dict(poll(source, *jobs))
+    assert {run for run, outcome in delivered.items() if isinstance(outcome, HistoryUpdate)} == {
+        f"ok{i}" for i in range(8)
+    }
+    waited = delivered["h2"]
+    assert waited == Failure(FailureReason.TIMEOUT, "waited for a free slot of site hung")
+    assert gates.calls["h2"] == 0
+    gates.gates["h0"].set()
+    wait_until_one_has_ended(source)
+    # It had only waited: there is no backoff, and it goes first.
+    assert isinstance(dict(poll(source, *jobs))["h2"], HistoryUpdate)
+
+
+def test_pages_are_read_on_until_caught_up() -> None:
+    pages = iter([update(1, caught_up=False), update(2, caught_up=False), update(3)])
+    source = PerJobSource(SourceKind.HISTORY, lambda j: next(pages), deadline=LONG, interval=60)
+    assert cursors(poll(source, job("long"))) == [1, 2, 3]
+
+
+def test_endless_pages_end_at_the_deadline_without_failure_or_loss() -> None:
+    cursor = iter(range(10**9))
+
+    def read(watched: Job) -> Outcome:
+        time.sleep(0.01)
+        return update(next(cursor), caught_up=False)
+
+    source = PerJobSource(SourceKind.HISTORY, read, deadline=SOON, interval=60)
+    seen: list[int] = []
+    for _ in range(3):
+        delivered = poll(source, job("long"))
+        assert not any(isinstance(outcome, Failure) for _, outcome in delivered)
+        seen += cursors(delivered)
+    assert seen == list(range(len(seen)))
+    assert len(seen) > 5
+
+
+def test_backoff_doubles_up_to_five_minutes_and_ends_with_success() -> None:
+    clock = Clock()
+    calls: list[float] = []
+    outcome: list[Outcome] = [Failure(FailureReason.NETWORK, "refused")]
+
+    def read(watched: Job) -> Outcome:
+        calls.append(clock.now)
+        return outcome[0]
+
+    source = PerJobSource(SourceKind.HISTORY, read, deadline=LONG, interval=60, clock=clock)
+    for minute in range(23):
+        clock.now = minute * 60.0
+        assert poll(source, job("a")) == [("a", outcome[0])]
+    # Waits of 1, 2, 4 and then 5 minutes.
+    assert [call / 60 for call in calls] == [0, 1, 3, 7, 12, 17, 22]
+    outcome[0] = update()
+    for minute in range(27, 30):
+        clock.now = minute * 60.0
+        assert poll(source, job("a")) == [("a", outcome[0])]
+    assert [call / 60 for call in calls[-3:]] == [27, 28, 29]
+
+
+@pytest.mark.parametrize("reason", [FailureReason.NOT_FOUND, FailureReason.PARSE])
+def test_missing_and_broken_files_are_looked_at_every_time(reason: FailureReason) -> None:
+    clock = Clock()
+    calls: list[float] = []
+
+    def read(watched: Job) -> Outcome:
+        calls.append(clock.now)
+        return Failure(reason, "")
+
+    source = PerJobSource(SourceKind.HISTORY, read, deadline=LONG, interval=60, clock=clock)
+    for minute in range(5):
+        clock.now = minute * 60.0
+        poll(source, job("a"))
+    assert len(calls) == 5
+
+
+def test_exception_of_the_reader_is_logged_and_kills_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def read(watched: Job) -> Outcome:
+        if watched.run == "bad":
+            raise KeyError("secret-value")
+        return update()
+
+    source = PerJobSource(SourceKind.HISTORY, read, deadline=LONG, interval=60)
+    with caplog.at_level(logging.ERROR):
+        delivered = dict(poll(source, job("bad"), job("good")))
+    assert delivered["bad"] == Failure(FailureReason.OTHER, "the reader failed: KeyError")
+    assert isinstance(delivered["good"], HistoryUpdate)
+    assert caplog.records[0].exc_info is not None
+
+
+def test_forgotten_job_is_dropped_when_its_read_has_ended(gates: Gates) -> None:
+    forgotten: list[str] = []
+    results = iter([update(1), update(2)])
+    gates.close("gone")
+    source = PerJobSource(
+        SourceKind.HISTORY, gates.read(lambda j: next(results)), deadline=SOON, interval=60, forget=forgotten.append
+    )
+    poll(source, job("gone"))
+    source.forget("gone")
+    assert forgotten == []  # the reader is still in it
+    gates.gates["gone"].set()
+    wait_until_one_has_ended(source)
+    assert cursors(poll(source, job("gone"))) == [2]
+    assert forgotten == ["gone"]
+    source.forget("gone")
+    assert forgotten == ["gone", "gone"]
+
+
+def test_closed_source_starts_nothing_and_wakes_its_poll(gates: Gates) -> None:
+    closed: list[bool] = []
+    gates.close("slow")
+    source = PerJobSource(
+        SourceKind.HISTORY,
+        gates.read(lambda j: update()),
+        deadline=LONG,
+        interval=60,
+        close=lambda: closed.append(True),
+    )
+    begun = time.monotonic()
+    timer = threading.Timer(0.05, source.close)
+    timer.start()
+    assert poll(source, job("slow")) == []
+    timer.join()
+    assert time.monotonic() - begun < LONG / 2
+    assert (poll(source, job("other")), closed) == ([], [True])
+    assert gates.calls["other"] == 0
