@@ -22,6 +22,9 @@ JOB_STATES = (
     "vanished",
     "unknown",
 )
+ENDED_STATES = frozenset({"succeeded", "failed", "timeout", "killed", "vanished"})
+"""The states of a job that is over."""
+
 JOB_PHASES = ("queued", "bringup", "stepping", "finishing", "resuming", "finished")
 GAP_CAUSES = ("preemption", "failure", "chain", "unexplained", "unknown")
 INFO_LABELS = (

@@ -72,10 +72,10 @@ def print_tables(path: Path, at: float | None, bucket: str | None, as_json: bool
     if look is None:
         return EXIT_BAD_CONFIG
     if as_json:
-        _write(tables_json(look.reports, look.now, bucket) + "\n")
+        _write(tables_json(look.reports, look.now, bucket, intervals=look.intervals) + "\n")
     else:
         width = shutil.get_terminal_size((120, 40)).columns
-        _write(render_tables(look.reports, look.now, bucket=bucket, width=width) + "\n")
+        _write(render_tables(look.reports, look.now, bucket=bucket, width=width, intervals=look.intervals) + "\n")
     return _exit_code(look)
 
 
@@ -97,7 +97,7 @@ def print_lines(path: Path, at: float | None, runs: Sequence[str]) -> int:
     chosen = _chosen(look.reports, runs)
     if chosen is None:
         return EXIT_BAD_CONFIG
-    _write("".join(compact_line(report, look.now) + "\n" for report in chosen))
+    _write("".join(compact_line(report, look.now, intervals=look.intervals) + "\n" for report in chosen))
     return _exit_code(look)
 
 
@@ -111,7 +111,7 @@ def print_explanation(path: Path, at: float | None, run: str, as_json: bool) -> 
     chosen = _chosen(look.reports, [run])
     if chosen is None:
         return EXIT_BAD_CONFIG
-    _write((explain_json if as_json else explain_text)(chosen[0], look.now) + "\n")
+    _write((explain_json if as_json else explain_text)(chosen[0], look.now, intervals=look.intervals) + "\n")
     return _exit_code(look)
 
 

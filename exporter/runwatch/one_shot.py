@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from runwatch.config.model import Config
+from runwatch.derive.observation import Intervals
 from runwatch.discovery import WandbDiscovery
 from runwatch.facts import Failure
 from runwatch.fleet import assemble_fleet
@@ -31,6 +32,7 @@ class Look:
     reports: list[JobReport]
     failed: tuple[str, ...]
     now: float
+    intervals: Intervals
     telemetry: Telemetry
 
 
@@ -52,7 +54,7 @@ def look_once(config: Config, *, at: float | None, progress: Callable[[str], Non
         reports = watch.reports()
         telemetry.set_reload(True, watch.now())
         failed += [f"{run}: {kind.value}: {f.reason.value}: {f.detail}" for run, kind, f in watch.failures()]
-        return Look(reports, tuple(failed), watch.now(), telemetry)
+        return Look(reports, tuple(failed), watch.now(), watch.intervals, telemetry)
     finally:
         sources.close()
 

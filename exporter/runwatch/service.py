@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from runwatch.config.faults import ConfigError
@@ -13,6 +14,7 @@ from runwatch.config.model import Config
 from runwatch.discovery import WandbDiscovery
 from runwatch.exposition import Exposition
 from runwatch.fleet import FoundJob, assemble_fleet
+from runwatch.measurements import JobReport
 from runwatch.poller import Poller
 from runwatch.report.page import render_page
 from runwatch.server.listening import Address
@@ -24,6 +26,7 @@ from runwatch.watch import Watch
 _log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 3.0
+_PAGE_SECONDS = 5.0
 
 
 class Service:
@@ -50,6 +53,7 @@ class Service:
         self._ended = threading.Event()
         self._exit_code = 0
         self._ready = False
+        self._page_made: float | None = None
         self._server = ServerProcess(self.reload, self._server_exited)
         self._poller = Poller(self._watch, self.publish)
 
@@ -115,13 +119,20 @@ class Service:
             self._telemetry.set_series(self._exposition.series)
             try:
                 self._server.publish(self._exposition.render(self._telemetry.render(reproducible=False)))
-                self._server.publish_page(render_page(reports, self._watch.now()))
+                self._publish_page(reports)
                 if not self._ready and self._discovered.is_set() and self._poller.every_source_tried():
                     self._server.set_ready(True)
                     self._ready = True
             except ServerGoneError as error:
                 _log.error("the server's process is gone: %s", error)
                 self._server_exited(1)
+
+    def _publish_page(self, reports: Sequence[JobReport]) -> None:
+        """Render the page, at most every few seconds: people read it, and it costs more than the exposition."""
+        now = time.monotonic()
+        if self._page_made is None or now - self._page_made >= _PAGE_SECONDS or not self._ready:
+            self._server.publish_page(render_page(reports, self._watch.now(), intervals=self._watch.intervals))
+            self._page_made = now
 
     def _apply(self, config: Config) -> None:
         with self._configuring:

@@ -53,6 +53,16 @@ CHECKPOINT_INTERVALS_ALLOWED = 3.0
 CHECKPOINT_UNKNOWN_INTERVAL_SECONDS = 6 * HOUR
 HISTORY_CUT_OFF_SECONDS = 10 * MINUTE  # a checkpoint this much newer than the last step: only the history is cut off
 
+# A job that goes on though it is done, and a gap that nothing explains
+ZOMBIE_TRAINING_SECONDS = 2 * HOUR
+SILENT_STALL_SHOWN_SECONDS = 1 * HOUR
+
+# A source that has not confirmed its facts for this long is blind: max(floor, intervals x its own interval)
+BLIND_FLOOR_SECONDS = 5 * MINUTE
+BLIND_INTERVALS = 3.0
+NEVER_READ_SECONDS = 45 * MINUTE  # a source that was asked this long and never answered for the job
+DEFAULT_INTERVAL_SECONDS = 60.0  # where the caller does not say how often a source is polled
+
 # Liveness without a scheduler
 HEARTBEAT_FRESH_SECONDS = 5 * MINUTE  # W&B declares a run crashed after five minutes without a heartbeat
 NO_FACTS_UNKNOWN_SECONDS = 24 * HOUR
@@ -64,6 +74,7 @@ NEWS_SECONDS = 30 * MINUTE
 VERDICTS = (
     "collapse",
     "failed",
+    "vanished",
     "nonfinite",
     "stalled",
     "no_checkpoint",
@@ -71,7 +82,9 @@ VERDICTS = (
     "loss_diverging",
     "deep_probe",
     "state_conflict",
+    "silent_stall",
     "bringup_stuck",
+    "zombie",
     "checkpoint_stale",
     "grad_norm_high",
     "entropy_drift",
@@ -82,6 +95,8 @@ VERDICTS = (
     "timeout",
     "killed",
     "unknown",
+    "unobserved",
+    "queued",
     "bringup",
     "resuming",
     "finishing",

@@ -44,6 +44,11 @@ class Watch:
         """Return the time that this output is made for, Unix seconds."""
         return self._at if self._at is not None else self._clock()
 
+    @property
+    def intervals(self) -> dict[str, float]:
+        """Seconds between two polls of each source."""
+        return {kind.value: self._config.interval(kind) for kind in SourceKind}
+
     def set_jobs(self, config: Config, jobs: Iterable[Job]) -> None:
         """Watch exactly these jobs from now on. What is known of an unchanged job is kept."""
         with self._lock:
@@ -137,10 +142,10 @@ class Watch:
 
     def reports(self) -> list[JobReport]:
         """Derive the reports of all jobs but those that ended longer than `linger` ago, by run name."""
-        now = self.now()
+        now, intervals = self.now(), self.intervals
         reports = []
         for record in sorted(self.records(), key=lambda record: record.job.run):
-            report = measure_job(record.view(now, self._config.stale_after), now)
+            report = measure_job(record.view(now, self._config.stale_after), now, intervals)
             end = report.measurements.get("mljob_end_timestamp_seconds")
             if end is None or now - end <= self._config.linger:
                 reports.append(report)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from runwatch.catalogue import JOB_PHASES, JOB_STATES
 from runwatch.derive.checkpoints import measure_checkpoints
 from runwatch.derive.history_digest import HistorySummary
+from runwatch.derive.observation import Intervals
 from runwatch.derive.progress import ProgressContext, last_step_reached, measure_progress
 from runwatch.derive.rl import measure_rl
 from runwatch.derive.shaping import rollouts_per_step, shaping
@@ -41,8 +42,14 @@ class JobView:
     failures: Mapping[SourceKind, tuple[Failure, ...]] = field(default_factory=dict)
 
 
-def measure_job(view: JobView, now: float) -> JobReport:
-    """Derive everything that is exported and shown of a job. Pure: the same view and time give the same report."""
+def measure_job(view: JobView, now: float, intervals: Intervals) -> JobReport:
+    """Derive everything that is exported and shown of a job. Pure: the same view and time give the same report.
+
+    Args:
+        view: what is known of the job.
+        now: Unix seconds; only blindness and how long ago a job ended are measured by it.
+        intervals: seconds between two polls of each source.
+    """
     job = view.job
     measured = Measurements()
     evidence = _measure_sources(measured, view)
@@ -66,7 +73,9 @@ def measure_job(view: JobView, now: float) -> JobReport:
             conflict = state_conflict(state, view.history.summary, view.checkpoints)
             measured.set("mljob_state_conflict", float(conflict))
     info = _info(job, view.history, shaped)
-    found = verdicts(measured, job.bucket, info, now)
+    gaps = view.history.summary.steps.gaps if view.history is not None else ()
+    newest_gap = gaps[-1].seconds if gaps else None
+    found = verdicts(measured, job.bucket, info, now, intervals=intervals, newest_gap_seconds=newest_gap)
     if found:
         measured.set("mljob_trend", 1.0, verdict=found[0].word)
     return JobReport(job.run, job.bucket, job.site, info, measured, found, tuple(evidence))

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from runwatch.catalogue import ENDED_STATES
 from runwatch.derive.history_digest import HistorySummary
 from runwatch.facts import CheckpointListing, HistoryEnd, HistoryRun
 from runwatch.thresholds import HEARTBEAT_FRESH_SECONDS, HISTORY_CUT_OFF_SECONDS, NO_FACTS_UNKNOWN_SECONDS
-
-TERMINAL_STATES = frozenset({"succeeded", "failed", "timeout", "killed", "vanished"})
 
 _END_STATES: Mapping[HistoryEnd, str] = {
     HistoryEnd.SUCCEEDED: "succeeded",
@@ -45,7 +44,7 @@ class JobState:
     @property
     def over(self) -> bool:
         """Whether the job has ended."""
-        return self.state in TERMINAL_STATES
+        return self.state in ENDED_STATES
 
 
 def state_from_history(
@@ -63,7 +62,7 @@ def state_from_history(
     start = _start(run, summary)
     state, reason = _state(run, _newest_fact(run, summary, listing), observed)
     end = None
-    if state in TERMINAL_STATES:
+    if state in ENDED_STATES:
         end = run.ended_at if run.ended_at is not None else summary.steps.latest_time
     phase = _phase(state, summary, last_reached)
     return JobState(state, phase, start, end, run.exit_code if end is not None else None, reason)
@@ -97,7 +96,7 @@ def _state(run: HistoryRun, newest_fact: float | None, observed: float) -> tuple
 
 
 def _phase(state: str, summary: HistorySummary, last_reached: bool) -> str | None:
-    if state in TERMINAL_STATES:
+    if state in ENDED_STATES:
         return "finished"
     if summary.step is None:
         return "queued" if state == "pending" else "bringup"

@@ -1,0 +1,102 @@
+"""What a job's checkpoint folders tell: the newest complete one, how far behind the steps, how often one comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runwatch.derive.checkpoint_interval import checkpoint_interval
+from runwatch.facts import Checkpoint, CheckpointListing
+from runwatch.measurements import Evidence, Measurements
+
+EVIDENCE_CHECKPOINTS = 20
+"""So many of the newest are told one by one in `explain`."""
+
+_TOPIC = "checkpoints"
+
+
+def newest_complete(listing: CheckpointListing) -> Checkpoint | None:
+    """Return the complete checkpoint of the highest step, over every root; of two at one step the later saved."""
+    complete = [checkpoint for checkpoint in listing.checkpoints if checkpoint.complete]
+    return max(complete, key=lambda checkpoint: (checkpoint.step, checkpoint.saved_at or 0.0), default=None)
+
+
+def measure_checkpoints(
+    measurements: Measurements,
+    listing: CheckpointListing,
+    *,
+    step: int | None,
+    step_duration: float | None,
+    trainer_config: Mapping[str, object],
+    configured_interval: float | None,
+) -> list[Evidence]:
+    """Set the metrics of checkpoints and return the evidence behind them.
+
+    The lag is below zero where a checkpoint is ahead of every step that the history showed; the evidence says so,
+    since a checkpoint is durable and a history may be cut off.
+
+    Args:
+        measurements: where to set `mljob_checkpoint_*` and `mljob_checkpoints`.
+        listing: a listing that was read: none in it means that there are none.
+        step: the newest step of the history, None when none was read.
+        step_duration: seconds a step over the whole run.
+        trainer_config: the trainer's own configuration, nested or with dotted names.
+        configured_interval: seconds between checkpoints by the exporter's config.
+    """
+    complete = sum(checkpoint.complete for checkpoint in listing.checkpoints)
+    measurements.set("mljob_checkpoints", complete, completeness="complete")
+    measurements.set("mljob_checkpoints", len(listing.checkpoints) - complete, completeness="partial")
+    evidence = _evidence_of_folders(listing)
+    newest = newest_complete(listing)
+    if newest is not None:
+        measurements.set("mljob_checkpoint_step", newest.step)
+        measurements.set("mljob_checkpoint_timestamp_seconds", newest.saved_at)
+        if step is not None:
+            measurements.set("mljob_checkpoint_lag_steps", step - newest.step)
+            evidence += _evidence_of_disagreement(step, newest)
+    interval = checkpoint_interval(
+        listing.checkpoints,
+        step_duration=step_duration,
+        trainer_config=trainer_config,
+        configured=configured_interval,
+    )
+    if interval is None:
+        evidence.append(Evidence(_TOPIC, "interval not known: not configured, and too few complete checkpoints"))
+        return evidence
+    measurements.set("mljob_checkpoint_interval_seconds", interval.seconds)
+    text = f"interval {interval.seconds:g} s: {interval.source}"
+    evidence.append(Evidence(_TOPIC, text, {"interval_seconds": interval.seconds, "source": interval.source}))
+    return evidence
+
+
+def _evidence_of_disagreement(step: int, newest: Checkpoint) -> list[Evidence]:
+    if newest.step <= step:
+        return []
+    text = f"checkpoint at step {newest.step} is ahead of step {step}, the newest the history shows: they disagree"
+    return [Evidence(_TOPIC, text, {"checkpoint_step": newest.step, "step": step})]
+
+
+def _evidence_of_folders(listing: CheckpointListing) -> list[Evidence]:
+    ordered = sorted(listing.checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.path), reverse=True)
+    evidence = [_evidence_of(checkpoint) for checkpoint in ordered[:EVIDENCE_CHECKPOINTS]]
+    older = ordered[EVIDENCE_CHECKPOINTS:]
+    if older:
+        complete = sum(checkpoint.complete for checkpoint in older)
+        text = f"{len(older)} older ones: {complete} complete, {len(older) - complete} partial"
+        evidence.append(Evidence(_TOPIC, text, {"complete": complete, "partial": len(older) - complete}))
+    if not ordered:
+        evidence.append(Evidence(_TOPIC, "no checkpoint folder yet"))
+    return evidence + [Evidence(_TOPIC, note) for note in listing.notes]
+
+
+def _evidence_of(checkpoint: Checkpoint) -> Evidence:
+    completeness = "complete" if checkpoint.complete else "partial"
+    fields: dict[str, object] = {
+        "step": checkpoint.step,
+        "path": checkpoint.path,
+        "complete": checkpoint.complete,
+        "kind": checkpoint.kind,
+        "layout": checkpoint.layout,
+    }
+    if checkpoint.saved_at is not None:
+        fields["saved_timestamp_seconds"] = checkpoint.saved_at
+    return Evidence(_TOPIC, f"{checkpoint.path} {completeness}: {checkpoint.evidence}", fields)

@@ -1,0 +1,323 @@
+"""The conditions of the verdicts: each returns the words for the Trend column where it holds, else None.
+
+They are the conditions of the alert rules, without the rules' waiting time. Every age is measured against the time a
+source last answered, so a source that went blind starts nothing new. A condition whose metric is absent does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from runwatch import thresholds
+from runwatch.derive.observation import NO_INTERVALS, Intervals, observed, observed_progress
+from runwatch.facts import SourceKind
+from runwatch.figures import beyond, duration, percent, signed_percent_beyond
+from runwatch.measurements import Measurements
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The job that is judged. `now` is only for blindness; `newest_gap_seconds` is the length of its newest gap."""
+
+    measurements: Measurements
+    bucket: str
+    info: Mapping[str, str]
+    now: float
+    intervals: Intervals = field(default_factory=lambda: NO_INTERVALS)
+    newest_gap_seconds: float | None = None
+
+    def get(self, name: str, /, **labels: str) -> float | None:
+        """Return a measurement, or None when it was not measured."""
+        return self.measurements.get(name, **labels)
+
+    @property
+    def state(self) -> str | None:
+        """The job's state, or None when it is not known."""
+        return self.measurements.one_hot("mljob_state")
+
+    @property
+    def phase(self) -> str | None:
+        """What the job is doing, or None when no source of steps was ever read."""
+        return self.measurements.one_hot("mljob_phase")
+
+    @property
+    def is_rl(self) -> bool:
+        """Whether the rules for reinforcement learning apply."""
+        return self.bucket == "rl"
+
+    @property
+    def bringup_limit(self) -> float:
+        """Seconds that a job may take to its first step, or between steps before there is a gap threshold."""
+        return thresholds.BRINGUP_LIMIT_RL_SECONDS if self.is_rl else thresholds.BRINGUP_LIMIT_SECONDS
+
+
+def stalled(job: Subject) -> str | None:
+    """No step for longer than the job's own rhythm allows, and no newer checkpoint that shows that it goes on."""
+    seen, last_step = observed_progress(job.measurements), job.get("mljob_last_step_timestamp_seconds")
+    if job.state != "running" or job.phase != "stepping" or seen is None or last_step is None:
+        return None
+    checkpoint = job.get("mljob_checkpoint_timestamp_seconds")
+    if checkpoint is not None and checkpoint - last_step > thresholds.HISTORY_CUT_OFF_SECONDS:
+        return None
+    limit = stall_limit(job)
+    if seen - last_step <= limit:
+        return None
+    return f"no step for {duration(seen - last_step)} (limit {duration(limit)})"
+
+
+def stall_limit(job: Subject) -> float:
+    """Return after how many seconds without a step the job counts as stalled."""
+    gap_threshold = job.get("mljob_gap_threshold_seconds")
+    if gap_threshold is None:
+        return job.bringup_limit
+    return thresholds.STALL_BASE_SECONDS + thresholds.STALL_GAP_THRESHOLD_FRACTION * gap_threshold
+
+
+def silent_stall(job: Subject) -> str | None:
+    """A gap that no interruption explains ended a short while ago."""
+    ended = job.get("mljob_gap_end_timestamp_seconds", cause="unexplained")
+    seen = observed(job.measurements, SourceKind.HISTORY)
+    if ended is None or seen is None or seen - ended > thresholds.SILENT_STALL_SHOWN_SECONDS:
+        return None
+    return f"silent stall ended {duration(seen - ended)} ago"
+
+
+def bringup_stuck(job: Subject) -> str | None:
+    """A training job that has made no step for too long since it started."""
+    started, seen = job.get("mljob_start_timestamp_seconds"), observed_progress(job.measurements)
+    if job.bucket not in {"rl", "sft"} or job.phase != "bringup" or job.state == "preempted":
+        return None
+    if started is None or seen is None or seen - started <= job.bringup_limit:
+        return None
+    return f"no first step for {duration(seen - started)} (limit {duration(job.bringup_limit)})"
+
+
+def zombie(job: Subject) -> str | None:
+    """A training job that still runs long after its last step was reached."""
+    seen, last_step = observed_progress(job.measurements), job.get("mljob_last_step_timestamp_seconds")
+    if job.state != "running" or job.phase != "finishing" or seen is None or last_step is None:
+        return None
+    if seen - last_step <= thresholds.ZOMBIE_TRAINING_SECONDS:
+        return None
+    return f"still running {duration(seen - last_step)} after its last step"
+
+
+def nonfinite(job: Subject) -> str | None:
+    """The latest loss or gradient norm is NaN or infinite."""
+    bad = [name for name in ("loss", "grad_norm") if job.get("mljob_nonfinite", metric=name) == 1]
+    if not bad:
+        return None
+    return f"{' and '.join(bad).replace('_', ' ')} not finite"
+
+
+def grad_explosion(job: Subject) -> str | None:
+    """A gradient norm far above its window (not RL, which has its own rules)."""
+    ratio, norm = job.get("mljob_grad_norm_window_ratio"), job.get("mljob_grad_norm")
+    if job.is_rl or ratio is None or norm is None:
+        return None
+    if ratio <= thresholds.GRAD_EXPLOSION_RATIO or norm <= thresholds.GRAD_EXPLOSION_MINIMUM:
+        return None
+    return f"grad {beyond(ratio, thresholds.GRAD_EXPLOSION_RATIO, 1)} × its window"
+
+
+def loss_diverging(job: Subject) -> str | None:
+    """Five logged losses in a row far above their window (not RL)."""
+    ratio, loss = job.get("mljob_loss_trend_last5_min_ratio"), job.get("mljob_loss")
+    if job.is_rl or ratio is None or loss is None:
+        return None
+    if ratio <= thresholds.LOSS_DIVERGING_RATIO or loss < thresholds.SUBSTANCE_MINIMUM:
+        return None
+    return f"loss {beyond(ratio, thresholds.LOSS_DIVERGING_RATIO, 1)} × its window, five values in a row"
+
+
+def throughput_degraded(job: Subject) -> str | None:
+    """Tokens per second well below the job's own past (fine-tuning and pre-training only)."""
+    recent, baseline = job.get("mljob_tokens_per_second"), job.get("mljob_tokens_per_second_baseline")
+    if job.bucket != "sft" or job.phase != "stepping" or recent is None or baseline is None or baseline <= 0:
+        return None
+    ratio, limit = recent / baseline, thresholds.THROUGHPUT_DEGRADED_RATIO
+    if ratio >= limit:
+        return None
+    return f"tok/s {beyond(100 * ratio, 100 * limit, 0)} % of its baseline"
+
+
+def _checkpoint_limit(job: Subject, floor: float) -> float:
+    interval = job.get("mljob_checkpoint_interval_seconds")
+    if interval is None:
+        return thresholds.CHECKPOINT_UNKNOWN_INTERVAL_SECONDS
+    return max(floor, thresholds.CHECKPOINT_INTERVALS_ALLOWED * interval)
+
+
+def _steps_counted_from(job: Subject) -> float | None:
+    """Return since when the job has been able to save: its first step, or the first new step after an interruption.
+
+    A gap's end stands for the latter; an unexplained gap is a stall, after which nothing had to begin anew.
+    """
+    first_step = job.get("mljob_first_step_timestamp_seconds")
+    if first_step is None:
+        return None
+    ends = job.measurements.family("mljob_gap_end_timestamp_seconds")
+    return max([first_step, *(end for (cause,), end in ends.items() if cause != "unexplained")])
+
+
+def no_checkpoint(job: Subject) -> str | None:
+    """Steps have been made for long, the checkpoints were read, and not one is complete."""
+    seen, since = observed(job.measurements, SourceKind.CHECKPOINTS), _steps_counted_from(job)
+    if job.get("mljob_checkpoints", completeness="complete") != 0 or seen is None or since is None:
+        return None
+    limit = _checkpoint_limit(job, thresholds.NO_CHECKPOINT_FLOOR_SECONDS)
+    if seen - since <= limit:
+        return None
+    return f"no complete checkpoint after {duration(seen - since)} of steps (limit {duration(limit)})"
+
+
+def checkpoint_stale(job: Subject) -> str | None:
+    """The newest complete checkpoint is older than its own rhythm allows, while steps go on."""
+    saved, seen = job.get("mljob_checkpoint_timestamp_seconds"), observed(job.measurements, SourceKind.CHECKPOINTS)
+    if job.phase != "stepping" or saved is None or seen is None:
+        return None
+    since = max(saved, _steps_counted_from(job) or saved)
+    limit = _checkpoint_limit(job, thresholds.CHECKPOINT_STALE_FLOOR_SECONDS)
+    if seen - since <= limit:
+        return None
+    return f"no new checkpoint for {duration(seen - since)} (limit {duration(limit)})"
+
+
+def grad_norm_high(job: Subject) -> str | None:
+    """An RL job's gradient norm is high for two steps: the best predictor of a collapse, 2 to 5 steps ahead."""
+    norm = job.get("mljob_rl_grad_norm_last2_min")
+    if not job.is_rl or norm is None or norm <= thresholds.RL_GRAD_NORM_LIMIT:
+        return None
+    return f"grad {beyond(norm, thresholds.RL_GRAD_NORM_LIMIT, 1)}, two steps"
+
+
+def _grad_norm_above_window(job: Subject) -> str | None:
+    ratio, norm = job.get("mljob_rl_grad_norm_window_ratio"), job.get("mljob_rl_grad_norm")
+    limit = thresholds.RL_GRAD_NORM_WINDOW_RATIO
+    if ratio is None or norm is None or ratio <= limit or norm < thresholds.SUBSTANCE_MINIMUM:
+        return None
+    return f"grad {beyond(ratio, limit, 1)} × its window"
+
+
+def entropy_drift(job: Subject) -> str | None:
+    """The policy's entropy is off its trend, up or down."""
+    deviation = job.get("mljob_rl_entropy_deviation_ratio")
+    if not job.is_rl or deviation is None or abs(deviation) <= thresholds.RL_ENTROPY_DEVIATION:
+        return None
+    return f"entropy {signed_percent_beyond(deviation, thresholds.RL_ENTROPY_DEVIATION)} vs trend"
+
+
+def log_ratio_drift(job: Subject) -> str | None:
+    """The mean abs log-ratio rises while its max stays bounded: the whole policy moves, not a few tokens."""
+    mean = job.get("mljob_rl_log_ratio_abs", stat="mean")
+    mean_ratio = job.get("mljob_rl_log_ratio_abs_mean_window_ratio")
+    max_ratio = job.get("mljob_rl_log_ratio_abs_max_window_ratio")
+    if not job.is_rl or mean is None or mean_ratio is None or max_ratio is None:
+        return None
+    limit = thresholds.RL_LOG_RATIO_MEAN_WINDOW_RATIO
+    if mean < thresholds.SUBSTANCE_MINIMUM or mean_ratio <= limit:
+        return None
+    if max_ratio > thresholds.RL_LOG_RATIO_MAX_WINDOW_RATIO:
+        return None
+    return f"log-ratio {beyond(mean_ratio, limit, 1)} × its window"
+
+
+def collapse_signals(job: Subject) -> tuple[str, ...]:
+    """Return the signals of the collapse rule that hold now; each counts once, however many of its conditions hold."""
+    signals = (grad_norm_high(job) or _grad_norm_above_window(job), entropy_drift(job), log_ratio_drift(job))
+    return tuple(signal for signal in signals if signal is not None)
+
+
+def collapse(job: Subject) -> str | None:
+    """Two or more signals of the collapse rule hold, or held at one of the last few steps."""
+    if not job.is_rl or job.info.get("ablation") == "spike-mitigation":
+        return None
+    action = "recommend cancelling (no-kill)" if job.info.get("hold") == "no-kill" else "cancel"
+    signals = collapse_signals(job)
+    if len(signals) >= thresholds.RL_COLLAPSE_SIGNALS:
+        return f"collapse: {' + '.join(signals)}: {action}"
+    step, collapse_step = job.get("mljob_rl_step"), job.get("mljob_rl_collapse_step")
+    if step is None or collapse_step is None or step - collapse_step >= thresholds.RL_COLLAPSE_RECENT_STEPS:
+        return None
+    return f"collapse at step {collapse_step:.0f} (now {step:.0f}): {action}"
+
+
+def clip_ratio_high(job: Subject) -> str | None:
+    """Clipping more than a little means that the learning rate and the clip range do not match."""
+    ratio = job.get("mljob_rl_ppo_clip_ratio")
+    if not job.is_rl or ratio is None or ratio <= thresholds.RL_CLIP_RATIO_LIMIT:
+        return None
+    return f"clip ratio {beyond(100 * ratio, 100 * thresholds.RL_CLIP_RATIO_LIMIT, 1)} %"
+
+
+def importance_ratio_off(job: Subject) -> str | None:
+    """Trainer and generator disagree on how likely the answers are."""
+    ratio = job.get("mljob_rl_tis_importance_ratio")
+    low, high = thresholds.RL_IMPORTANCE_RATIO_LOW, thresholds.RL_IMPORTANCE_RATIO_HIGH
+    if not job.is_rl or ratio is None or low <= ratio <= high:
+        return None
+    return f"importance ratio {beyond(ratio, low if ratio < low else high, 2)}"
+
+
+def deep_probe(job: Subject) -> str | None:
+    """A row that must not be trusted by its looks: a new setting, or an RL job that earns exactly nothing."""
+    reasons = []
+    if job.info.get("new_setting", "").lower() not in {"", "no", "false", "off", "0"}:
+        reasons.append("new setting")
+    pass_ratios = job.measurements.family("mljob_rl_pass_at_n").values()
+    if job.is_rl and job.get("mljob_rl_reward") == 0 and not any(pass_ratios):
+        reasons.append("reward exactly 0")
+    return f"deep-probe: {', '.join(reasons)}" if reasons else None
+
+
+def state_conflict(job: Subject) -> str | None:
+    """Two sources that answered disagree on whether the job is alive or moving."""
+    return "sources disagree on whether it runs" if job.get("mljob_state_conflict") == 1 else None
+
+
+def resuming(job: Subject) -> str | None:
+    """Loading, compiling or doing steps again after an interruption; nothing new yet."""
+    if job.phase != "resuming":
+        return None
+    return "preempted, waits to be placed again" if job.state == "preempted" else "resuming, no new step yet"
+
+
+def bringup(job: Subject) -> str | None:
+    """Started, and no first step yet."""
+    if job.phase != "bringup":
+        return None
+    return "preempted before its first step" if job.state == "preempted" else "no first step yet"
+
+
+def resumed(job: Subject) -> str | None:
+    """A gap ended a short while ago."""
+    seen, ends = (
+        observed(job.measurements, SourceKind.HISTORY),
+        job.measurements.family("mljob_gap_end_timestamp_seconds"),
+    )
+    explained = [end for (cause,), end in ends.items() if cause != "unexplained"]
+    if job.phase != "stepping" or seen is None or not explained or seen - max(explained) > thresholds.NEWS_SECONDS:
+        return None
+    if job.newest_gap_seconds is None or max(ends.values()) > max(explained):
+        return f"resumed {duration(seen - max(explained))} ago"
+    return f"resumed after {duration(job.newest_gap_seconds)}"
+
+
+def checkpoint_saved(job: Subject) -> str | None:
+    """A complete checkpoint was saved a short while ago."""
+    saved, seen = job.get("mljob_checkpoint_timestamp_seconds"), observed(job.measurements, SourceKind.CHECKPOINTS)
+    if saved is None or seen is None or seen - saved > thresholds.NEWS_SECONDS:
+        return None
+    return "checkpoint saved"
+
+
+def progress_text(job: Subject) -> str:
+    """Return ` at step 120 of 500`, as far as it is known; for the text of an end."""
+    step, target = job.get("mljob_step"), job.get("mljob_target_step")
+    if step is None:
+        return ""
+    if target is None:
+        return f" at step {step:.0f}"
+    share = f" ({percent(step / target, 1)})" if target > 0 else ""
+    return f" at step {step:.0f} of {target:.0f}{share}"

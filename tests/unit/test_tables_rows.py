@@ -1,0 +1,196 @@
+"""Which job stands where, in which order and under which name; and the JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from runwatch.catalogue import JOB_PHASES, JOB_STATES, METRICS
+from runwatch.measurements import JobReport
+from runwatch.report.columns import TABLES
+from runwatch.report.rows import FilledTable, fill_tables
+from runwatch.report.tables import render_tables, tables_json
+from tests.unit.small_fleet import (
+    HOUR,
+    MINUTE,
+    NOW,
+    Value,
+    job,
+    measure,
+    nothing_measured,
+    rl_collapsing,
+    rl_seqnorm,
+    sft_blind,
+    sft_degraded,
+    small_fleet,
+)
+
+
+def by_table(reports: list[JobReport]) -> dict[str, list[str]]:
+    return {t.kind.key: [row.report.run for row in t.rows] for t in fill_tables(reports, NOW)}
+
+
+def only(report: JobReport, table: str) -> dict[str, str]:
+    """Return the cells of a single job in a table, by column title."""
+    filled: dict[str, FilledTable] = {t.kind.key: t for t in fill_tables([report], NOW)}
+    kind = filled[table].kind
+    return dict(zip([column.title for column in kind.columns], filled[table].rows[0].cells, strict=True))
+
+
+def test_every_job_stands_somewhere_worst_first() -> None:
+    assert by_table(small_fleet()) == {
+        "rl": ["rl-base", "rl-shaped"],
+        "sft": ["delphi-1e23-p33m67-k0p20-lr0.67-b6607e", "cell-b", "cell-a"],
+        "other": ["tb2-eval", "datagen-x"],
+        "training_health": ["rl-base", "delphi-1e23-p33m67-k0p20-lr0.67-b6607e", "cell-b", "cell-a", "rl-shaped"],
+        "bringup": ["cell-c", "rl-new"],
+    }
+
+
+@pytest.mark.parametrize("bucket", ["rl", "sft", "datagen", "eval", "other"])
+@pytest.mark.parametrize("step", [None, 0])
+def test_no_job_is_ever_missing(bucket: str, step: int | None) -> None:
+    values: dict[str, Value] = {} if step is None else {"step": step}
+    for state in (None, *JOB_STATES):
+        for phase in (None, *JOB_PHASES):
+            found = by_table([job("it", bucket, measure(values, state, phase))])
+            assert len([key for key in found if key != "training_health"]) == 1
+            assert ("training_health" in found) is (step is not None)
+
+
+def test_equally_bad_jobs_are_ordered_by_name() -> None:
+    jobs = [job(name, "sft", measure({"step": 1}, "running", "stepping"), [("stable", "stable")]) for name in "cab"]
+    assert by_table(jobs)["sft"] == ["a", "b", "c"]
+
+
+def test_columns_name_metrics_of_the_catalogue() -> None:
+    for kind in TABLES:
+        assert kind.columns[0].title == "Job"
+        for column in kind.columns:
+            for name in column.metrics:
+                assert set(dict(column.labels)) <= set(METRICS[name].labels)
+
+
+def test_columns_are_the_operators() -> None:
+    titles = {kind.key: [column.title for column in kind.columns] for kind in TABLES}
+    assert titles["rl"] == [
+        "Job", "Step", "Reward", "pass@N", "Policy Loss", "Grad Norm", "Entropy", "log-ratio (policy)",
+        "TIS log-ratio", "Trend",
+    ]  # fmt: skip
+    assert titles["sft"] == ["Job", "Step", "Loss", "Grad Norm", "tok/s", "ETA", "Trend"]
+    assert titles["training_health"] == [
+        "Job", "Step", "tok/s", "Preempts", "Gaps", "Checkpoint", "Goodput", "ETA", "Trend",
+    ]  # fmt: skip
+
+
+def test_sites_are_named_where_there_are_several() -> None:
+    assert only(rl_seqnorm(), "rl")["Job"] == "rl-shaped (shaped)"
+    text = render_tables([rl_seqnorm(), replace(sft_blind(), site="leonardo")], NOW, bucket=None, width=200)
+    assert "│ rl-shaped (marin) (shaped) │" in text
+    assert "│ cell-b (leonardo) │" in text
+
+
+def test_the_shaping_is_marked_on_rl_jobs_only() -> None:
+    report = job("x", "sft", measure({"step": 1}), info={"shaping": "on"})
+    assert only(report, "sft")["Job"] == "x"
+    assert only(rl_collapsing(), "rl")["Job"] == "rl-base (base)"
+
+
+def test_pass_at_n_says_which_n() -> None:
+    sixteen = job("b", "rl", measure({"step": 1, "rl_pass_at_n": {"4": 0.1, "16": 0.25}}))
+    table = fill_tables([rl_collapsing(), sixteen], NOW)[0]
+    assert [row.cells[3] for row in table.rows] == ["0.700", "0.250"]
+    assert table.notes == ("pass@N: N = 16 for b", "pass@N: N = 8 for rl-base (base)")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"checkpoints": {"complete": 0, "partial": 2}}, "none (2 partial)"),
+        ({"checkpoints": {"complete": 0, "partial": 0}}, "none"),
+        ({"checkpoint_step": 9000}, "9000"),
+        ({"checkpoint_step": 9000, "checkpoint_lag_steps": -4}, "9000, lag -4"),
+        # As of the last look, ten minutes ago, it was five minutes old.
+        ({"checkpoint_step": 9000, "checkpoint_timestamp_seconds": NOW - 15 * MINUTE,
+          "observed_timestamp_seconds": {"checkpoints": NOW - 10 * MINUTE}}, "9000, 5 min old"),
+        ({}, "—"),
+    ],
+)  # fmt: skip
+def test_checkpoint_cell(values: dict[str, Value], expected: str) -> None:
+    assert only(job("x", "sft", measure({"step": 1} | values)), "training_health")["Checkpoint"] == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"gaps": {"unknown": 0}, "gap_seconds": {"unknown": 0}}, "0 / 0.00 h"),
+        ({"gaps": {"preemption": 12}, "gap_seconds": {"preemption": 25920}}, "12 / 7.20 h"),
+        ({"gaps": {"preemption": 1, "unexplained": 2}, "gap_seconds": {"preemption": 400, "unexplained": 1400}},
+         "3 / 0.50 h, 2 unexplained"),
+        ({}, "—"),
+    ],
+)  # fmt: skip
+def test_gaps_cell(values: dict[str, Value], expected: str) -> None:
+    assert only(job("x", "sft", measure({"step": 1} | values)), "training_health")["Gaps"] == expected
+
+
+def test_a_blind_source_is_told_and_takes_stable_away() -> None:
+    assert only(sft_blind(), "sft")["Trend"] == "history not read for 23 min"
+    saved = replace(sft_blind(), verdicts=rl_collapsing().verdicts[2:])
+    assert only(saved, "sft")["Trend"] == "entropy −34 % vs trend; history not read for 23 min; checkpoint saved"
+    filled = fill_tables([sft_blind()], NOW, intervals={"history": 600})
+    assert filled[0].rows[0].cells[-1] == "stable"
+
+
+def test_a_source_that_has_not_answered_yet_is_told() -> None:
+    report = job("x", "sft", measure({"source_configured_timestamp_seconds": {"history": NOW - 60}}))
+    assert only(report, "bringup")["Waits for"] == "history not read yet"
+
+
+def test_an_ended_job_has_no_eta() -> None:
+    report = job("x", "sft", measure({"step": 5, "eta_seconds": 3600}, "killed", "finished"))
+    assert only(report, "sft")["ETA"] == "—"
+
+
+def test_grid_roll_up() -> None:
+    def cell(run: str, state: str | None, step: int | None = None, eta: float | None = None) -> JobReport:
+        values: dict[str, Value] = {"target_step": 200}
+        values |= {} if step is None else {"step": step}
+        values |= {} if eta is None else {"eta_seconds": eta}
+        return job(run, "sft", measure(values, state), info={"grid": "lr"})
+
+    cells = [
+        cell("a", "running", 50, 2 * HOUR), cell("b", "running", 100, HOUR), cell("c", "running"), cell("d", "pending"),
+        cell("e", "preempted", 9, 9 * HOUR), cell("f", "succeeded", 200), cell("g", "failed", 3), cell("h", None),
+    ]  # fmt: skip
+    tables = {table.kind.key: table for table in fill_tables([*cells, sft_degraded()], NOW)}
+    assert tables["sft"].notes == (
+        "grid lr: 3 running / 2 pending / 1 done / 1 ended without success / 1 unknown; "
+        "running: a 25.0 %, b 50.0 %, c —; long pole: a, ETA 2 h",
+        "grid lr-sweep: 1 running / 0 pending / 0 done; running: delphi-1e23-p33m67-k0p20-lr0.67-b6607e 96.8 %; "
+        "long pole: delphi-1e23-p33m67-k0p20-lr0.67-b6607e, ETA 2 d 4 h",
+    )
+    only_waiting = fill_tables([cell("d", "pending")], NOW)
+    assert only_waiting[0].notes == ("grid lr: 0 running / 1 pending / 0 done",)
+
+
+def test_json_has_metric_names_and_verdicts_as_keys() -> None:
+    document = json.loads(tables_json(small_fleet(), NOW, None))
+    assert document["now"] == NOW
+    assert document["now_utc"] == "2026-03-01T12:00:00Z"
+    assert [entry["run"] for entry in document["jobs"]] == [
+        "rl-base", "tb2-eval", "delphi-1e23-p33m67-k0p20-lr0.67-b6607e", "cell-b", "cell-c", "rl-new", "cell-a",
+        "rl-shaped", "datagen-x",
+    ]  # fmt: skip
+    first = document["jobs"][0]
+    assert first["tables"] == ["rl", "training_health"]
+    assert first["metrics"]["mljob_rl_reward"] == 0.4512
+    assert first["metrics"]["mljob_gaps"] == [{"cause": "unknown", "value": 2.0}]
+    assert first["verdicts"][1] == {"verdict": "grad_norm_high", "text": "grad 1.3, two steps"}
+    blind = document["jobs"][3]
+    assert blind["blind_sources"] == [{"source": "history", "age_seconds": 1380.0, "ever_read": True}]
+    assert document["jobs"][-1]["metrics"] == {}
+    assert [entry["run"] for entry in json.loads(tables_json(small_fleet(), NOW, "datagen"))["jobs"]] == ["datagen-x"]
+    assert json.loads(tables_json([nothing_measured()], NOW, "rl"))["jobs"] == []
