@@ -1,1 +1,1 @@
-"""The configuration file: its types (`model`), reading it with line numbers (`load`), durations."""
+"""The configuration file: its types (`model`), reading it with line numbers (`load`), its reference (`reference`)."""
