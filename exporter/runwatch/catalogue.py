@@ -91,7 +91,12 @@ _IDENTITY = _job(
     Section.IDENTITY,
     ("mljob_info", "What the job is; always 1.", _U.BOOLEAN, INFO_LABELS),
     ("mljob_state", "The job's state, one-hot.", _U.BOOLEAN, ("state",)),
-    ("mljob_phase", "What the job is doing, one-hot; absent while no history was ever read.", _U.BOOLEAN, ("phase",)),
+    (
+        "mljob_phase",
+        "What the job is doing, one-hot; absent while no source of steps was ever read.",
+        _U.BOOLEAN,
+        ("phase",),
+    ),
     (
         "mljob_state_conflict",
         "1 while two sources that answered disagree on whether the job is alive or moving.",
@@ -158,7 +163,11 @@ _PROGRESS = _job(
         "Productive step time / time since the job's start. Replayed steps are not productive.",
         _U.RATIO,
     ),
-    ("mljob_replayed_steps", "Steps done again after resuming from an older checkpoint.", _U.STEPS),
+    (
+        "mljob_replayed_steps",
+        "Steps done again after resuming from an older checkpoint; absent when neither history nor checkpoints tell.",
+        _U.STEPS,
+    ),
     ("mljob_loss", "Latest finite training loss (not RL).", _U.NONE),
     ("mljob_grad_norm", "Latest finite gradient norm (not RL).", _U.NONE),
     ("mljob_learning_rate", "Latest learning rate.", _U.NONE),

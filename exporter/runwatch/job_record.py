@@ -5,6 +5,7 @@ Nothing here cannot be read again from the upstreams: after a restart the same o
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, field
 
@@ -135,6 +136,14 @@ class JobRecord:
         return tuple(asked)
 
     def _history_view(self, now: float, stale_after: float, observed: dict[SourceKind, float]) -> HistoryView | None:
+        chosen = self._chosen(now, stale_after)
+        slot = self._histories[chosen] if chosen is not None else None
+        if chosen is None or slot is None or slot.digest is None or slot.observed is None:
+            return None
+        observed[SourceKind.HISTORY] = slot.observed
+        return HistoryView(slot.run, slot.digest.summary(), history_origin(self.job.history[chosen]))
+
+    def _chosen(self, now: float, stale_after: float) -> int | None:
         """Choose the first history that answers now; while none does, the one that answered last.
 
         A later history was last read when the ones before it failed: until it is read again, what an earlier one said
@@ -149,12 +158,7 @@ class JobRecord:
             return None
         newest = max(seen for seen, _ in usable)
         answering = [p for seen, p in usable if self._histories[p].failure is None and (p == 0 or seen == newest)]
-        position = answering[0] if answering else next(p for seen, p in usable if seen == newest)
-        slot = self._histories[position]
-        if slot.digest is None or slot.observed is None:
-            return None
-        observed[SourceKind.HISTORY] = slot.observed
-        return HistoryView(slot.run, slot.digest.summary(), history_origin(self.job.history[position]))
+        return answering[0] if answering else next(p for seen, p in usable if seen == newest)
 
     def failing(self, position: int) -> bool:
         """Whether the latest look at this history failed."""
@@ -171,8 +175,8 @@ class JobRecord:
     def ended(self) -> bool:
         """Whether the history that is used says that the run ended."""
         with self._lock:
-            slot = next((slot for slot in self._histories if slot.caught_up), None)
-            return slot is not None and slot.run.end is not None
+            chosen = self._chosen(0.0, math.inf)
+            return chosen is not None and self._histories[chosen].run.end is not None
 
     @property
     def rows_read(self) -> int:

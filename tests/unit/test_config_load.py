@@ -139,7 +139,7 @@ def test_allowed_roots_are_the_folders_that_are_named(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(
         "jobs:\n"
-        "  - {run: a, bucket: rl, history: {jsonl: rows/a.jsonl}, checkpoints: [saved/a, gs://b/c]}\n"
+        "  - {run: a, bucket: rl, history: {jsonl: rows/a.jsonl}, checkpoints: [saved/a, gs://bucket/c]}\n"
         "  - {run: b, bucket: rl, history: {log: logs/*/b.out}}\n"
         "discover: [{wandb: e/p, bucket: rl, checkpoints: ['found/x-{name}']}]\n"
     )

@@ -156,7 +156,9 @@ def frozen_run() -> list[HistoryRow]:
     """W&B's view of a run that died at step 99, was down 600 s, loaded for 100 s and did 30 steps again."""
     rows = [HistoryRow(i, START + 10.0 * i, None, {"_runtime": 10.0 * i}) for i in range(100)]
     resumed = START + 990.0 + 600.0 + 100.0 + 300.0
-    return rows + [HistoryRow(100 + i, resumed + 10.0 * (i + 1), None, {"_runtime": 1390.0 + 10 * (i + 1)}) for i in range(5)]
+    return rows + [
+        HistoryRow(100 + i, resumed + 10.0 * (i + 1), None, {"_runtime": 1390.0 + 10 * (i + 1)}) for i in range(5)
+    ]
 
 
 def checkpoint(step: int, saved_at: float) -> Checkpoint:
@@ -173,7 +175,9 @@ def test_a_frozen_history_takes_the_replay_from_the_checkpoint_it_resumed_from()
 
 def test_when_that_checkpoint_is_gone_the_number_is_not_known_and_not_zero() -> None:
     run = HistoryRun(drops_replayed_steps=True)
-    assert measure(frozen_run(), run=run, checkpoints=[checkpoint(40, START + 405)])[0].get("mljob_replayed_steps") is None
+    assert (
+        measure(frozen_run(), run=run, checkpoints=[checkpoint(40, START + 405)])[0].get("mljob_replayed_steps") is None
+    )
     assert measure(frozen_run(), run=run, checkpoints=[])[0].get("mljob_replayed_steps") is None
     assert measure(frozen_run(), run=run)[0].get("mljob_replayed_steps") is None
     assert measure(steady(20), run=run)[0].get("mljob_replayed_steps") == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import median
 
 import pytest
@@ -26,8 +27,8 @@ def obvious(rows: list[Row]) -> tuple[list[float], list[float], list[int]]:
     for step, time in rows:
         if not new or step > new[-1][0]:
             new.append((step, time))
-    raw = [b[1] - a[1] for a, b in zip(new, new[1:], strict=False)]
-    per_step = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(new, new[1:], strict=False)]
+    raw = [b[1] - a[1] for a, b in pairwise(new)]
+    per_step = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(new)]
     return raw, per_step, [step for step, _ in new]
 
 

@@ -11,6 +11,7 @@ from runwatch.config.paths import resolve_paths
 from runwatch.config.schema import schema_faults
 from runwatch.config.semantics import semantic_faults
 from runwatch.config.tree import Entry, read_tree
+from runwatch.server.web_config import WebConfigError, load_web_config, tls_context
 
 __all__ = ["ConfigError", "Fault", "check", "load_config", "warnings"]
 
@@ -70,9 +71,12 @@ def _read_file(path: Path, name: str) -> tuple[Entry | None, list[Fault]]:
 
 def _web_config_faults(root: Entry) -> list[Fault]:
     entry = root.get("web_config")
-    if entry is None or not isinstance(entry.value, str) or not entry.value:
+    if entry is None or not isinstance(entry.value, str) or not entry.value or "\0" in entry.value:
         return []
-    web_config, faults = _read_file(Path(entry.value), entry.value)
-    if web_config is not None and not isinstance(web_config.value, dict):
-        faults = [web_config.fault("expected a mapping such as basic_auth_users or tls_server_config")]
-    return [entry.fault(str(fault)) for fault in faults]
+    try:
+        web_config = load_web_config(Path(entry.value))
+        if web_config.tls is not None:
+            tls_context(web_config.tls)
+    except WebConfigError as error:
+        return [entry.fault(str(error))]
+    return []

@@ -14,6 +14,7 @@ from runwatch.config.secret_keys import secret_faults
 from runwatch.config.site_faults import site_faults
 from runwatch.config.tree import Entry
 from runwatch.facts import SourceKind
+from runwatch.parsing.checkpoint_roots import parse_root
 
 HISTORY_KEYS = ("wandb", "wandb_offline", "jsonl", "log")
 READABLE_KEYS = ("history", "checkpoints", "trials", "scheduler_job")
@@ -118,17 +119,15 @@ def _place_faults(job: Entry) -> Iterator[Fault]:
     trials = job.get("trials")
     path = None if trials is None else trials.get("path")
     for entry in (*job.listed("checkpoints"), *([] if path is None else [path])):
-        yield from _store_faults(entry)
+        if isinstance(entry.value, str) and scheme(entry.value):
+            yield from _store_faults(entry, entry.value)
 
 
-def _store_faults(entry: Entry) -> Iterator[Fault]:
-    if not isinstance(entry.value, str):
-        return
-    store = scheme(entry.value)
-    if store and (store != "gs" or not entry.value.startswith("gs://")):
-        yield entry.fault(f"{store}:// is not read: expected gs://BUCKET/PREFIX or a folder, got {shown(entry.value)}")
-    elif store and not entry.value.removeprefix("gs://").split("/")[0]:
-        yield entry.fault(f"expected gs://BUCKET/PREFIX, got {shown(entry.value)}")
+def _store_faults(entry: Entry, address: str) -> Iterator[Fault]:
+    try:
+        parse_root(address)
+    except ValueError as error:
+        yield entry.fault(str(error))
 
 
 def _history_faults(history: Entry) -> Iterator[Fault]:

@@ -1,0 +1,179 @@
+"""Looking at a job's checkpoint folders: which are there, which are complete, and since when.
+
+What one look costs: one delimited listing of each root and of its `checkpoints/` folder, one of each step folder that
+is new, partial, or the newest complete one there, and the content of the newest commit markers. A complete folder that
+was seen before is not listed again while its parent still shows it, save the newest: that one carries the exported
+step and time, and may be written anew after a rollback or lose its marker to a bucket's expiry rule.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from runwatch.facts import Checkpoint, CheckpointListing, Failure, FailureReason
+from runwatch.fleet import Job
+from runwatch.parsing.checkpoint_roots import Root, parse_root
+from runwatch.sources.checkpoint_folders import FolderLook, Horizon, Memory
+from runwatch.sources.files import FileStore
+from runwatch.sources.folder_listing import BucketOpener, Level, LookFailedError, ObjectStore
+from runwatch.sources.protocol import CountRequest
+from runwatch.thresholds import AT_IS_NOW_SECONDS
+
+CHECKPOINTS_FOLDER = "checkpoints"
+_EXECUTOR_NAMES = (".executor_info", ".executor_status")
+
+
+def _google_cloud() -> BucketOpener:
+    # Only a config with gs:// roots pays the import of Google's client.
+    from runwatch.sources.gcs import GcsConnection  # noqa: PLC0415
+
+    return GcsConnection()
+
+
+class CheckpointReader:
+    """Looks at one job at a time and remembers what need not be looked at again.
+
+    Looks at different jobs may run in different threads; two looks at one job may not.
+    """
+
+    def __init__(
+        self,
+        count_request: CountRequest,
+        *,
+        at: float | None = None,
+        clock: Callable[[], float] = time.time,
+        connect_buckets: Callable[[], BucketOpener] = _google_cloud,
+    ) -> None:
+        """Make a reader.
+
+        Args:
+            count_request: called with the job's site for each request, folder listing or file opened.
+            at: hide what was written after this time (Unix seconds).
+            clock: Unix seconds now.
+            connect_buckets: called once, when the first `gs://` root is looked at.
+        """
+        self._count_request = count_request
+        self._at = at
+        self._clock = clock
+        self._connect_buckets = connect_buckets
+        self._buckets: BucketOpener | None = None
+        self._lock = threading.Lock()
+        self._memory: dict[str, Memory] = {}
+
+    def read(self, job: Job) -> CheckpointListing | Failure:
+        """Look once at every root of a job.
+
+        Any root that could not be looked at fails the whole look: the newest checkpoint may lie there. A root that
+        lists empty, or is not there, is a note beside a root that has content, and `not_found` when none has.
+        """
+        try:
+            roots = [parse_root(text) for text in job.checkpoints]
+        except ValueError as error:
+            return Failure(FailureReason.OTHER, str(error))
+        if not roots:
+            return Failure(FailureReason.NOT_FOUND, "the job has no checkpoint roots")
+        look = _JobLook(self._memory.setdefault(job.run, Memory()), self._horizon())
+        try:
+            for root in roots:
+                look.look_at(root, self._open(root, job.site))
+        except LookFailedError as failed:
+            return failed.failure
+        return look.finish(len(roots))
+
+    def forget(self, run: str) -> None:
+        """Drop what is remembered of a job."""
+        self._memory.pop(run, None)
+
+    def close(self) -> None:
+        """Release connections."""
+        with self._lock:
+            if self._buckets is not None:
+                self._buckets.close()
+            self._buckets = None
+
+    def _horizon(self) -> Horizon:
+        if self._at is None:
+            return Horizon()
+        return Horizon(self._at, hides_undated=self._at < self._clock() - AT_IS_NOW_SECONDS)
+
+    def _open(self, root: Root, site: str) -> ObjectStore:
+        def count() -> None:
+            self._count_request(site)
+
+        if root.bucket is None:
+            return FileStore(root.path, count)
+        with self._lock:
+            if self._buckets is None:
+                self._buckets = self._connect_buckets()
+            buckets = self._buckets
+        return buckets.open(root.bucket, root.path, count)
+
+
+@dataclass(slots=True)
+class _JobLook:
+    """One look at all roots of one job, as it goes on."""
+
+    memory: Memory
+    horizon: Horizon
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    folders: set[str] = field(default_factory=set)
+
+    def look_at(self, root: Root, store: ObjectStore) -> None:
+        """Look at one root. Raises `LookFailedError` when it could not be."""
+        if root.address() in self.folders:  # listed as another root's checkpoints folder, or named twice
+            return
+        try:
+            level = store.list_level("")
+        except LookFailedError as failed:
+            if failed.failure.reason is not FailureReason.NOT_FOUND:
+                raise
+            self.empty.append(failed.failure.detail)
+            return
+        if level.is_empty:
+            self.empty.append(f"{root.address()} lists empty")
+            return
+        if root.is_export_folder:
+            self.notes.append(f"{root.address()} holds exports, no checkpoints: name the folder above it")
+            return
+        before = len(self.checkpoints)
+        self._look_into(root, store, "", level)
+        if CHECKPOINTS_FOLDER in level.links_refused:
+            address = root.address(CHECKPOINTS_FOLDER)
+            self.notes.append(
+                f"{address} is a link that leads out of the root: not followed, name its target as a root"
+            )
+        if CHECKPOINTS_FOLDER in level.folders and root.address(CHECKPOINTS_FOLDER) not in self.folders:
+            self._look_below(root, store)
+        if len(self.checkpoints) == before:
+            only_executor = all(name.startswith(_EXECUTOR_NAMES) for name in (*level.objects, *level.folders))
+            why = "only the executor's own files, still before its first checkpoint" if only_executor else "none yet"
+            self.notes.append(f"{root.address()} was read and holds no checkpoint folder: {why}")
+
+    def _look_below(self, root: Root, store: ObjectStore) -> None:
+        try:
+            level = store.list_level(CHECKPOINTS_FOLDER)
+        except LookFailedError as failed:
+            if failed.failure.reason is not FailureReason.NOT_FOUND:
+                raise
+            return  # deleted since the root was listed
+        self._look_into(root, store, CHECKPOINTS_FOLDER, level)
+
+    def _look_into(self, root: Root, store: ObjectStore, folder: str, level: Level) -> None:
+        self.folders.add(root.address(*filter(None, (folder,))))
+        look = FolderLook(store, root, folder, level, self.memory, self.horizon)
+        self.checkpoints += look.checkpoints()
+        self.notes += look.notes
+
+    def finish(self, roots: int) -> CheckpointListing | Failure:
+        """Return what was seen, and forget the folders that are there no more."""
+        if len(self.empty) == roots:
+            return Failure(FailureReason.NOT_FOUND, "; ".join(self.empty))
+        present = {checkpoint.path for checkpoint in self.checkpoints}
+        self.memory.folders = {path: seen for path, seen in self.memory.folders.items() if path in present}
+        ordered = sorted(self.checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.path))
+        return CheckpointListing(tuple(ordered), (*self.notes, *self.empty))
