@@ -98,7 +98,7 @@ def test_an_empty_file_asks_for_nothing(tmp_path: Path, text: str) -> None:
         ("http_server_config: {http2: maybe}\n", ":1: http_server_config.http2: expected true or false"),
         ("http_server_config:\n  headers: {Server: x}\n", ":2: http_server_config.headers.Server: unknown key"),
         ("a: b: hunter2\n", ":1: not valid YAML"),
-        ("- a\n", ":1: : expected a mapping"),
+        ("- a\n", ":1: expected a mapping"),
     ],
 )
 def test_faults_name_file_line_and_key_and_no_secret(tmp_path: Path, text: str, complaint: str) -> None:

@@ -6,10 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from runwatch.facts import CheckpointListing, Failure, HistoryUpdate, SourceKind
+from runwatch.facts import (
+    CheckpointListing,
+    Failure,
+    FoundSchedulerJob,
+    HistoryUpdate,
+    SchedulerFacts,
+    SourceKind,
+)
 from runwatch.fleet import Job
 
-Outcome = HistoryUpdate | CheckpointListing | Failure
+Outcome = HistoryUpdate | CheckpointListing | SchedulerFacts | Failure
 
 Deliver = Callable[[Job, Outcome], None]
 """Takes an outcome; safe to call from any thread. A `HistoryUpdate` may be delivered page by page."""
@@ -67,4 +74,14 @@ class FindsRuns(Protocol):
                 have been in it while nobody looked; None or "" for all.
             site: whose requests these are.
             active_since: leave out runs that are over and were silent since before this time, Unix seconds.
+        """
+
+
+class FindsSchedulerJobs(Protocol):
+    """A scheduler's source that can also list what there is at a site."""
+
+    def find(self, site: str, pattern: str) -> list[FoundSchedulerJob] | Failure:
+        """List the jobs of a site whose name matches a regular expression (a search, as `re.search`).
+
+        It shares the listing that the last poll made where that is fresh: discovery costs no further call.
         """
