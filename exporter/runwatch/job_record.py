@@ -172,6 +172,14 @@ class JobRecord:
             return any(slot.digest is not None and not slot.caught_up for slot in self._histories)
 
     @property
+    def may_have_ended(self) -> bool:
+        """Whether a history is configured that was not tried yet: it may say that the run is over."""
+        with self._lock:
+            slots = zip(self.job.history, self._histories, strict=True)
+            readable = [slot for source, slot in slots if source.log is None]
+            return bool(readable) and not any(slot.tried for slot in readable)
+
+    @property
     def ended(self) -> bool:
         """Whether the history that is used says that the run ended."""
         with self._lock:

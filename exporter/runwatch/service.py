@@ -78,8 +78,8 @@ class Service:
         return self._exit_code
 
     def stop(self) -> None:
-        """End the program; safe in a signal handler."""
-        self._ended.set()
+        """End the program; safe in a signal handler, which may have interrupted the very lock that the event takes."""
+        threading.Thread(target=self._ended.set, name="stop", daemon=True).start()
 
     def ask_reload(self) -> None:
         """Reload in a thread of its own; safe in a signal handler."""

@@ -121,11 +121,12 @@ class Watch:
     def note_health(self) -> None:
         """Tell for each source and site whether at least one of its jobs that are not over could be read.
 
-        Done for all sources at once: what one source says of a job's end decides whether another still counts.
+        Done for all sources at once: what one source says of a job's end decides whether another still counts, and a
+        job whose history was not tried yet counts for none.
         """
         outcomes: dict[tuple[SourceKind, str], list[Failure | bool]] = {}
         for record in self.records():
-            for kind in record.sources() if not record.ended else ():
+            for kind in record.sources() if not (record.ended or record.may_have_ended) else ():
                 outcome = record.latest_outcome(kind)
                 if outcome is not None:
                     outcomes.setdefault((kind, record.job.site), []).append(outcome)

@@ -1,0 +1,48 @@
+"""The real `runwatch serve` as a process of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.prometheus_process import answers, get
+from tests.e2e.running_server import eventually
+
+SERVING = re.compile(r"^serving http://127\.0\.0\.1:(\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One that runs and is ready."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def metrics(self) -> str:
+        return get(f"http://127.0.0.1:{self.port}/metrics").decode()
+
+
+@contextmanager
+def serving(config: Path) -> Iterator[Exporter]:
+    """Run the exporter on a config that listens on port 0 of 127.0.0.1."""
+    log = config.with_suffix(".log")
+    with log.open("wb") as output:
+        command = [sys.executable, "-m", "runwatch", "serve", "--config", str(config)]
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        eventually(
+            lambda: process.poll() is not None or SERVING.search(log.read_text()) is not None, "it tells its port", 60
+        )
+        found = SERVING.search(log.read_text())
+        assert found is not None, log.read_text()
+        port = int(found[1])
+        eventually(lambda: answers(f"http://127.0.0.1:{port}/-/ready"), "it is ready", 60)
+        yield Exporter(process, port)
+    finally:
+        process.terminate()
+        process.wait(30)
