@@ -145,6 +145,16 @@ class Exporter:
             time.sleep(0.1)
         raise AssertionError(f"no {until}{labels} after {seconds} s\n{self.log.read_text()}")
 
+    def wait_ready(self, seconds: float = 60.0) -> None:
+        """Wait until every source was tried."""
+        give_up = time.monotonic() + seconds
+        while time.monotonic() < give_up:
+            ready = self.get("/-/ready")
+            if ready is not None and ready.status_code == 200:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"not ready after {seconds} s\n{self.log.read_text()}")
+
     def kill(self, number: int = signal.SIGKILL) -> int:
         self.process.send_signal(number)
         return self.process.wait(30)
@@ -169,9 +179,7 @@ def test_the_same_numbers_after_kill_9(wandb_server: WandbServer, tmp_path: Path
     again = Exporter(config, tmp_path)
     try:
         after = steady(again.wait("mljob_gaps"))
-        ready = again.get("/-/ready")
-        assert ready is not None
-        assert ready.status_code == 200
+        again.wait_ready()
     finally:
         code = again.kill(signal.SIGTERM)
     assert code == 0

@@ -161,8 +161,11 @@ def test_a_source_that_only_ended_jobs_use_has_no_health() -> None:
     watch, telemetry = watch_of(listed)
     empty = CheckpointListing(())
     watch.poll(SourceBinding(Scripted(SourceKind.CHECKPOINTS, lambda j: empty)))
+    # The history was not tried yet: it may say that the job is over.
+    assert line(telemetry, "runwatch_source_up", source="checkpoints") is None
+    watch.poll(SourceBinding(Scripted(SourceKind.HISTORY, lambda j: update(0, 4)), "jsonl"))
     assert line(telemetry, "runwatch_source_up", source="checkpoints") == 1
-    ended = update(0, 5, end=HistoryEnd.SUCCEEDED, ended_at=START + 40)
+    ended = update(4, 1, end=HistoryEnd.SUCCEEDED, ended_at=START + 40)
     watch.poll(SourceBinding(Scripted(SourceKind.HISTORY, lambda j: ended), "jsonl"))
     assert line(telemetry, "runwatch_source_up", source="checkpoints") is None
     assert line(telemetry, "runwatch_source_up", source="history") is None
