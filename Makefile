@@ -20,7 +20,12 @@ ARGS ?=
 # Programs that tests and demo run, each with the Debian package that brings it (program:package). On a machine with
 # systemd Debian's `prometheus` also starts a server of its own on port 9090: harmless, and ours uses other ports.
 # To be rid of it: systemctl disable --now prometheus
-PROGRAMS := prometheus:prometheus promtool:prometheus openssl:openssl
+PROGRAMS := prometheus:prometheus promtool:prometheus openssl:openssl \
+  squeue:slurm-wlm slurmctld:slurm-wlm slurmd:slurm-wlm slurmdbd:slurmdbd munged:munge \
+  mariadbd:mariadb-server mariadb-install-db:mariadb-server
+
+# Daemons are in sbin, which is not on every user's path.
+export PATH := $(PATH):/usr/sbin:/sbin
 
 # Found by running it: a name on the PATH may be a shim of another version, or an older one.
 define FIND_PYTHON
@@ -63,7 +68,7 @@ install_packages() {
 }
 endef
 
-.PHONY: setup help demo test lint bench docs clean programs moved
+.PHONY: setup help demo test lint bench docs clean programs peers moved
 
 setup: $(STAMP) programs ## make the virtual environment and install what is missing
 	@echo "ready: $(VENV)/bin/runwatch --help (make help lists the other targets)"
@@ -74,8 +79,8 @@ help: ## list the targets
 demo: $(STAMP) programs ## the exporter on recorded jobs, in the foreground; Ctrl-C ends it
 	@exec $(VENV)/bin/runwatch demo
 
-test: $(STAMP) programs ## all tests but the benchmarks
-	@$(RUN) -m pytest -n 2 $(TESTS) --ignore=tests/benchmarks $(ARGS)
+test: $(STAMP) programs peers ## all tests but the benchmarks
+	@$(RUN) -m pytest -n 2 --dist loadfile $(TESTS) --ignore=tests/benchmarks $(ARGS)
 
 bench: $(STAMP) programs ## the benchmarks, one at a time, with their figures
 	@$(RUN) -m pytest tests/benchmarks -s -p no:xdist -o python_files='bench_*.py' -o timeout=600 $(ARGS)
@@ -92,9 +97,11 @@ docs: $(STAMP) ## write the generated pages of docs/ anew
 	cat "$$page" >docs/metrics.md
 	$(RUN) -m runwatch.config.reference >"$$page"
 	cat "$$page" >docs/config.md
+	$(RUN) -m runwatch.states_reference >"$$page"
+	cat "$$page" >docs/states.md
 
 clean: ## remove everything that make made
-	@rm -rf $(VENV) build dist exporter/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .venv-iris .venv-harbor build dist exporter/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find exporter tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 programs:
@@ -106,6 +113,13 @@ programs:
 	  fi
 	done
 	if [ "$${#missing[@]}" -gt 0 ]; then install_packages "$${missing[@]}"; fi
+
+# Programs that the tests run in environments of their own, for they need Python 3.12: an Iris controller and Harbor.
+# Where one cannot be made, its tests say so.
+peers: $(STAMP)
+	@for peer in iris harbor; do
+	  $(RUN) scripts/$${peer}_environment.py || echo "no environment for $$peer: its tests are left out" >&2
+	done
 
 # The scripts in .venv hold its absolute path, so a checkout that was moved or copied makes it anew.
 ifneq ($(file <$(STAMP)),$(CURDIR))

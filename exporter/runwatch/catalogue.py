@@ -6,8 +6,8 @@ Ages are never exported: timestamps are, so that a reader subtracts what the sou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
+from runwatch.exporter_metrics import EXPORTER_METRICS, GRID_METRICS
+from runwatch.metric_kinds import Metric, Section, Unit
 
 JOB_LABELS = ("run", "bucket", "site")
 
@@ -26,7 +26,19 @@ ENDED_STATES = frozenset({"succeeded", "failed", "timeout", "killed", "vanished"
 """The states of a job that is over."""
 
 JOB_PHASES = ("queued", "bringup", "stepping", "finishing", "resuming", "finished")
+INTERRUPTION_CAUSES = ("preemption", "failure", "chain", "unknown")
 GAP_CAUSES = ("preemption", "failure", "chain", "unexplained", "unknown")
+INFRA_CHECKS = ("tunnel", "api_base", "engine", "progress")
+TASK_STATES = ("running", "pending", "succeeded", "failed")
+WAITING_REASONS = (
+    "dependency", "queue", "capacity", "quota", "image", "setup", "weights", "compile", "buffer", "unknown",
+)  # fmt: skip
+GRID_CELL_STATES = ("running", "pending", "done", "failed")
+CHUNK_STATES = ("done", "running", "hung", "failed", "pending")
+END_REASONS = (
+    "completed", "wall_time", "out_of_memory", "cuda_out_of_memory", "sigterm", "sigkill", "nccl", "traceback",
+    "rpc_timeout", "node", "preempted", "cancelled", "unknown",
+)  # fmt: skip
 INFO_LABELS = (
     "kind",
     "owner",
@@ -42,43 +54,6 @@ INFO_LABELS = (
     "new_setting",
     "turns",
 )
-
-
-class Section(StrEnum):
-    """The part of the reference a metric stands in."""
-
-    IDENTITY = "Identity and state"
-    PROGRESS = "Progress"
-    CHECKPOINTS = "Checkpoints"
-    RL = "RL"
-    EXPORTER = "The exporter about itself"
-
-
-class Unit(StrEnum):
-    """How a value is read by people; tables and dashboards format by it."""
-
-    NONE = ""
-    SECONDS = "seconds"
-    TIMESTAMP = "timestamp"
-    RATIO = "ratio"
-    STEPS = "steps"
-    TOKENS = "tokens"
-    TOKENS_PER_SECOND = "tokens per second"
-    COUNT = "count"
-    BOOLEAN = "boolean"
-    BYTES = "bytes"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric family. `labels` are those added to `JOB_LABELS` (section EXPORTER: all of its labels)."""
-
-    name: str
-    help: str
-    section: Section
-    unit: Unit = Unit.NONE
-    labels: tuple[str, ...] = ()
-    kind: str = "gauge"
 
 
 def _job(section: Section, *rows: tuple[str, str, Unit] | tuple[str, str, Unit, tuple[str, ...]]) -> list[Metric]:
@@ -102,14 +77,64 @@ _IDENTITY = _job(
         "1 while two sources that answered disagree on whether the job is alive or moving.",
         _U.BOOLEAN,
     ),
+    (
+        "mljob_successor",
+        "1 while the run's newest ended link has a successor that runs or can still start.",
+        _U.BOOLEAN,
+        ("scheduler_job",),
+    ),
     ("mljob_start_timestamp_seconds", "When the job started.", _U.TIMESTAMP),
     ("mljob_end_timestamp_seconds", "When the job ended; only when it did.", _U.TIMESTAMP),
     ("mljob_exit_code", "Exit code; only when the job ended and one was seen.", _U.NONE),
+    ("mljob_tasks", "Tasks of the gang now, by state.", _U.COUNT, ("state",)),
+    ("mljob_tasks_expected", "Size of the gang.", _U.COUNT),
+    (
+        "mljob_preemptions",
+        "Preemptions as the scheduler counts them, a sum over tasks. Never compare it with gaps.",
+        _U.COUNT,
+    ),
+    (
+        "mljob_failures",
+        "Failures as the scheduler counts them, a sum over tasks. Never compare it with gaps.",
+        _U.COUNT,
+    ),
+    (
+        "mljob_interruptions",
+        "Ends of the gang's attempts before the job's end, by cause; tasks that ended close together count once.",
+        _U.COUNT,
+        ("cause",),
+    ),
+    (
+        "mljob_interruption_timestamp_seconds",
+        "When the newest interruption of that cause began.",
+        _U.TIMESTAMP,
+        ("cause",),
+    ),
+    (
+        "mljob_interruptions_since_progress",
+        "Interruptions since the newest complete checkpoint; without checkpoints since the newest new step or result.",
+        _U.COUNT,
+    ),
+    (
+        "mljob_replay_expected_seconds",
+        "How long the steps that are to be done again will take; only while preempted or resuming.",
+        _U.SECONDS,
+    ),
+    ("mljob_peak_memory_bytes", "Peak memory of the largest task.", _U.BYTES),
+    ("mljob_log_last_write_timestamp_seconds", "When the newest of the job's logs was last written.", _U.TIMESTAMP),
     (
         "mljob_trend",
         "1 for the worst verdict that holds now, a word of a fixed list.",
         _U.BOOLEAN,
         ("verdict",),
+    ),
+    ("mljob_waiting", "1 for what a job waits for; only in queue and bring-up.", _U.BOOLEAN, ("reason",)),
+    ("mljob_end_reason", "1 for why the job ended; only when it did.", _U.BOOLEAN, ("reason",)),
+    ("mljob_attempt_start_timestamp_seconds", "When the newest attempt of the gang started.", _U.TIMESTAMP),
+    (
+        "mljob_attempt_first_step_timestamp_seconds",
+        "First new step of the newest attempt; absent until there is one.",
+        _U.TIMESTAMP,
     ),
     (
         "mljob_source_configured_timestamp_seconds",
@@ -235,6 +260,8 @@ _RL = _job(
     ("mljob_rl_log_ratio_abs_mean_window_ratio", "Latest log-ratio mean / median of the 10 steps before.", _U.RATIO),
     ("mljob_rl_log_ratio_abs_max_window_ratio", "Latest log-ratio max / median of the 10 steps before.", _U.RATIO),
     ("mljob_rl_entropy_deviation_ratio", "Latest entropy / mean of the 10 steps before, minus 1.", _U.RATIO),
+    ("mljob_rl_trial_pass_ratio", "Share of the last 100 scored trials with a reward above 0.", _U.RATIO),
+    ("mljob_rl_trials_in_window", "How many trials that ratio is over, 100 at most.", _U.COUNT),
     (
         "mljob_rl_collapse_step",
         "Newest step at which two or more signals of the collapse rule held; absent if none.",
@@ -242,82 +269,61 @@ _RL = _job(
     ),
 )
 
-_EXPORTER = [
-    Metric("runwatch_build_info", "Version of this exporter; always 1.", Section.EXPORTER, labels=("version",)),
-    Metric(
-        "runwatch_source_up",
-        "0 when not one job of this source at this site could be read in the last poll.",
-        Section.EXPORTER,
-        Unit.BOOLEAN,
-        ("source", "site"),
+_TRIALS = _job(
+    Section.TRIALS,
+    ("mljob_trials", "Trials with a result, over the whole job (datagen and eval, as all of these).", _U.COUNT),
+    ("mljob_trials_target", "How many results there will be.", _U.COUNT),
+    ("mljob_last_trial_timestamp_seconds", "When the newest result was written, by the store's clock.", _U.TIMESTAMP),
+    ("mljob_trials_scored", "Trials with a valid reward.", _U.COUNT),
+    ("mljob_trials_agent_ran", "Trials whose agent ran.", _U.COUNT),
+    ("mljob_trial_pass_ratio", "Share of scored trials with a reward above 0.", _U.RATIO),
+    ("mljob_trial_reward", "Mean reward of scored trials; absent without one.", _U.NONE),
+    ("mljob_trial_turns", "Mean turns of trials whose agent ran. About 1 means a dead engine.", _U.NONE),
+    (
+        "mljob_trial_exceptions",
+        "Trials with an exception, by its class: the 8 most frequent, then other. A trial with one may be scored.",
+        _U.COUNT,
+        ("exception",),
     ),
-    Metric(
-        "runwatch_source_interval_seconds",
-        "Time between polls of this source.",
-        Section.EXPORTER,
-        Unit.SECONDS,
-        ("source", "site"),
+    ("mljob_trial_exception_ratio", "Trials with any exception / trials.", _U.RATIO),
+    (
+        "mljob_trial_instant_failures",
+        "Trials that did not pass, made no output tokens and whose agent phase lasted under 5 s.",
+        _U.COUNT,
     ),
-    Metric(
-        "runwatch_source_last_success_timestamp_seconds",
-        "When this source was last read at this site.",
-        Section.EXPORTER,
-        Unit.TIMESTAMP,
-        ("source", "site"),
+    (
+        "mljob_engine_running_requests",
+        "Requests that the inference engines run, by their newest reports in the log.",
+        _U.COUNT,
     ),
-    Metric(
-        "runwatch_source_errors_total",
-        "Failed looks, by reason.",
-        Section.EXPORTER,
-        Unit.COUNT,
-        ("source", "site", "reason"),
-        "counter",
+    ("mljob_engine_last_success_timestamp_seconds", "Newest answer 200 of the inference engine.", _U.TIMESTAMP),
+    (
+        "mljob_auth_failures",
+        "Refusals by the sandbox provider in the 30 min before the log was read; absent while there never was one.",
+        _U.COUNT,
     ),
-    Metric(
-        "runwatch_source_requests_total",
-        "Requests made to the upstream (HTTP requests, listings, files opened).",
-        Section.EXPORTER,
-        Unit.COUNT,
-        ("source", "site"),
-        "counter",
+    (
+        "mljob_upload_complete",
+        "1 once the log says that the traces are uploaded, 0 while it was read and does not (datagen).",
+        _U.BOOLEAN,
     ),
-    Metric(
-        "runwatch_poll_duration_seconds",
-        "How long a poll took.",
-        Section.EXPORTER,
-        Unit.SECONDS,
-        ("source", "site"),
-        "histogram",
+    ("mljob_upload_timestamp_seconds", "When the traces were uploaded.", _U.TIMESTAMP),
+    (
+        "mljob_infra_check",
+        "1 passed, 0 failed, absent not seen: the launch checks.",
+        _U.BOOLEAN,
+        ("check",),
     ),
-    Metric("runwatch_jobs", "Jobs watched.", Section.EXPORTER, Unit.COUNT, ("bucket",)),
-    Metric("runwatch_series", "Series of jobs in the exposition.", Section.EXPORTER, Unit.COUNT),
-    Metric("runwatch_jobs_dropped", "Jobs found by discovery but over the limit.", Section.EXPORTER, Unit.COUNT),
-    Metric(
-        "runwatch_history_rows_malformed_total",
-        "Rows or lines of a job's history that could not be read and were skipped.",
-        Section.EXPORTER,
-        Unit.COUNT,
-        ("run",),
-        "counter",
-    ),
-    Metric(
-        "runwatch_config_last_reload_successful",
-        "1 when the last reload of the config succeeded.",
-        Section.EXPORTER,
-        Unit.BOOLEAN,
-    ),
-    Metric(
-        "runwatch_config_last_reload_success_timestamp_seconds",
-        "When the config was last loaded.",
-        Section.EXPORTER,
-        Unit.TIMESTAMP,
-    ),
-]
+    ("mljob_chunks", "Datagen chunks, by state.", _U.COUNT, ("state",)),
+)
 
 METRICS: dict[str, Metric] = {
-    metric.name: metric for metric in (*_IDENTITY, *_PROGRESS, *_CHECKPOINTS, *_RL, *_EXPORTER)
+    metric.name: metric
+    for metric in (*_IDENTITY, *_PROGRESS, *_CHECKPOINTS, *_RL, *_TRIALS, *GRID_METRICS, *EXPORTER_METRICS)
 }
 """All metrics by name, in the order of the reference and of the exposition."""
 
-JOB_METRICS: tuple[Metric, ...] = tuple(metric for metric in METRICS.values() if metric.section != Section.EXPORTER)
+JOB_METRICS: tuple[Metric, ...] = tuple(
+    metric for metric in METRICS.values() if metric.section not in {Section.GRIDS, Section.EXPORTER}
+)
 """The metrics that `Measurements` may hold."""

@@ -15,6 +15,7 @@ from runwatch.config.model import Config
 from runwatch.exposition import Exposition
 from runwatch.measurements import JobReport
 from runwatch.one_shot import Look, look_once
+from runwatch.report.grids import render_grids
 
 
 def _say(text: str) -> None:
@@ -58,7 +59,7 @@ def print_metrics(path: Path, at: float | None) -> int:
     for report in look.reports:
         exposition.update(report)
     look.telemetry.set_series(exposition.series)
-    body = exposition.render(look.telemetry.render(reproducible=at is not None))
+    body = exposition.render(look.telemetry.render(reproducible=at is not None) + render_grids(look.reports))
     sys.stdout.buffer.write(body.plain)
     sys.stdout.buffer.flush()
     return _exit_code(look)

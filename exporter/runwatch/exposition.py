@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runwatch.catalogue import INFO_LABELS, JOB_LABELS, JOB_METRICS, METRICS, Metric
+from runwatch.catalogue import INFO_LABELS, JOB_LABELS, JOB_METRICS, METRICS
 from runwatch.measurements import JobReport
+from runwatch.metric_kinds import Metric
 
 MAX_LABEL_VALUE_BYTES = 1024
 """Longest label value in UTF-8 bytes, before escaping. Longer ones are cut, so that no upstream text fills a scrape."""

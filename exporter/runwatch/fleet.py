@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from runwatch.config.model import Bucket, Config, Discovery, HistorySource, Labels, TrainerConfig, Trials
+from runwatch.found.places import Places, places_of, wandb_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,23 @@ class Job:
     discovered: bool = False
 
 
+def asks_log(job: Job) -> bool:
+    """Tell whether a job's log is read for more than its steps.
+
+    A log that the config names always; a scheduler's own only where the results are no steps, since a call for each
+    job and poll is much to ask of a controller.
+    """
+    named = any(source.log is not None for source in job.history)
+    return named or bool(job.scheduler and job.scheduler_job and job.bucket in ("datagen", "eval", "other"))
+
+
 @dataclass(frozen=True, slots=True)
 class FoundJob:
     """One run that discovery found in a W&B project.
 
     `path` is `entity/project/run_id`, `created` Unix seconds (None where W&B does not say), `state` W&B's own word,
-    `owner` the run's user, `discovery` the entry of the config that found it.
+    `owner` the run's user, `discovery` the entry of the config that found it. `places` are where its checkpoints and
+    trials lie; None has the entry's templates filled with the run's name, those with a `*` left out.
     """
 
     path: str
@@ -44,11 +56,42 @@ class FoundJob:
     state: str
     owner: str
     discovery: Discovery
+    places: Places | None = None
 
     @property
     def run_id(self) -> str:
         """The last part of the path."""
         return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def name(self) -> str:
+        """The run's display name, or its id where it has none."""
+        return self.display_name.strip() or self.run_id
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledJob:
+    """One job that discovery found at a scheduler.
+
+    `name` is what the entry's expression calls it, `scheduler_name` the scheduler's own name, `scheduler_job` the id
+    that it is asked for by, `ids` all that it is known by there. `submitted` is when it was first submitted, Unix
+    seconds. `alive` tells whether any of it goes on.
+    """
+
+    name: str
+    scheduler_job: str
+    scheduler_name: str
+    ids: tuple[str, ...]
+    submitted: float | None
+    alive: bool
+    owner: str
+    discovery: Discovery
+    places: Places
+
+    @property
+    def site(self) -> str:
+        """The site whose scheduler it was found at."""
+        return self.discovery.site
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +102,34 @@ class Fleet:
     dropped: int = 0
 
 
-def assemble_fleet(config: Config, found: Sequence[FoundJob] = ()) -> Fleet:
-    """Put listed and found jobs together, name them, and keep to `max_jobs`.
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A found job before it has its final name: what names and the limit are decided by.
+
+    `key` tells it from all others; `created` is None where its age is not known.
+    """
+
+    job: Job
+    key: str
+    suffix: str
+    created: float | None
+    runs: bool
+
+
+def assemble_fleet(config: Config, found: Sequence[FoundJob] = (), scheduled: Sequence[ScheduledJob] = ()) -> Fleet:
+    """Put listed and found jobs together, each once, name them, and keep to `max_jobs`.
 
     Names are given before the limit is applied, so the limit changes no name. Listed jobs are never dropped; of found
     ones those that run are kept first, then the newest.
     """
     schedulers = {site: config.scheduler(site) for site in config.sites}
-    listed, named = _name(jobs_from_config(config), found, schedulers)
+    listed, named = _name(jobs_from_config(config), found, scheduled, schedulers)
     room = max(0, config.max_jobs - len(listed))
     if len(named) <= room:
-        return Fleet((*listed, *(job for job, _ in named)))
-    by_worth = sorted(named, key=lambda pair: (pair[1].state != "running", -_created(pair[1]), pair[1].path))
-    kept = {job.run for job, _ in by_worth[:room]}
-    return Fleet((*listed, *(job for job, _ in named if job.run in kept)), dropped=len(named) - len(kept))
+        return Fleet((*listed, *(each.job for each in named)))
+    by_worth = sorted(named, key=lambda each: (not each.runs, -_newness(each), each.key))
+    kept = {each.job.run for each in by_worth[:room]}
+    return Fleet((*listed, *(each.job for each in named if each.job.run in kept)), dropped=len(named) - len(kept))
 
 
 def jobs_from_config(config: Config) -> tuple[Job, ...]:
@@ -96,105 +153,194 @@ def jobs_from_config(config: Config) -> tuple[Job, ...]:
 
 
 def name_jobs(
-    listed: Sequence[Job], found: Sequence[FoundJob], schedulers: Mapping[str, str] | None = None
+    listed: Sequence[Job],
+    found: Sequence[FoundJob],
+    schedulers: Mapping[str, str] | None = None,
+    scheduled: Sequence[ScheduledJob] = (),
 ) -> tuple[Job, ...]:
     """Put listed and found jobs together under unique names.
 
     Listed jobs come first and keep their names. A found run is known by its display name, or its id where it has
-    none; where that name is taken by an older job the newer gets `@<site>`, then `#<run id>` behind it. The answer
-    does not depend on the order of `found`. A run that a listed job names as its history is that job: it is not added,
-    and gives the listed job its owner where the config names none.
+    none, a job found at a scheduler by what its entry's expression calls it; where that name is taken by an older job
+    the newer gets `@<site>`, then `#<run id>` or `#<scheduler id>` behind it. The answer does not depend on the order
+    of what was found.
+
+    A found job that a listed job names as its history, or by its scheduler job, is that job: it is not added, and
+    gives the listed job its owner (and, at the same site, its scheduler job) where the config names none. A run of W&B
+    that is the history of a job found at a scheduler is one job with it: it has the settings of the run's entry and
+    the name that it was known by before the run began. Of several scheduler jobs with one history the newest that goes
+    on counts.
 
     Args:
         listed: Jobs of the config.
         found: Runs that discovery found; one found twice is one job.
         schedulers: The word of each site's scheduler.
+        scheduled: Jobs that discovery found at schedulers, each once.
     """
-    kept, named = _name(listed, found, schedulers or {})
-    return (*kept, *(job for job, _ in named))
+    kept, named = _name(listed, found, scheduled, schedulers or {})
+    return (*kept, *(each.job for each in named))
 
 
 def _name(
-    listed: Sequence[Job], found: Sequence[FoundJob], schedulers: Mapping[str, str]
-) -> tuple[tuple[Job, ...], list[tuple[Job, FoundJob]]]:
+    listed: Sequence[Job],
+    found: Sequence[FoundJob],
+    scheduled: Sequence[ScheduledJob],
+    schedulers: Mapping[str, str],
+) -> tuple[tuple[Job, ...], list[_Found]]:
     # The entry breaks the tie where two entries found one run, so that the same one wins at every look.
-    in_order = sorted(found, key=lambda run: (_age_order(run), run.path, run.discovery.model_dump_json()))
+    in_order = sorted(found, key=lambda run: (_age_order(run.created), run.path, run.discovery.model_dump_json()))
     distinct: dict[str, FoundJob] = {}
     for run in in_order:
         distinct.setdefault(run.path, run)
-    kept = tuple(_with_owner(job, distinct) for job in listed)
-    listed_paths = {source.wandb for job in listed for source in job.history if source.wandb is not None}
-    taken = {job.run for job in listed}
-    named: list[tuple[Job, FoundJob]] = []
-    for path, run in distinct.items():
-        if path in listed_paths:
+    jobs = _one_a_history(scheduled)
+    kept = tuple(_completed(job, distinct, jobs) for job in listed)
+    listed_paths = {path for job in kept for path in wandb_paths(job.history)}
+    by_path: dict[str, ScheduledJob] = {}
+    separate: list[_Found] = []
+    for own in jobs:
+        paths = wandb_paths(own.places.history)
+        if listed_paths & set(paths) or any(means(job, own) for job in kept):
             continue
-        name = next(candidate for candidate in _names(run) if candidate not in taken)
+        run_path = next((path for path in paths if path in distinct), None)
+        if run_path is None:
+            separate.append(_from_scheduler(own, schedulers))
+        else:
+            by_path[run_path] = own
+    for path, run in distinct.items():
+        if path not in listed_paths:
+            separate.append(_from_wandb(run, by_path.get(path), schedulers))
+    taken = {job.run for job in listed}
+    named: list[_Found] = []
+    for each in sorted(separate, key=lambda each: (_age_order(each.created), each.key)):
+        name = next(candidate for candidate in _names(each) if candidate not in taken)
         taken.add(name)
-        named.append((_job(name, run, schedulers), run))
+        named.append(replace(each, job=replace(each.job, run=name)))
     return kept, named
 
 
-def _age_order(run: FoundJob) -> float:
-    """Oldest first; a run whose time is not known counts as the newest, so it takes no name from another."""
-    return math.inf if run.created is None else run.created
+def means(listed: Job, found: ScheduledJob) -> bool:
+    """Tell whether a listed job names a job that was found at its site's scheduler.
+
+    It may do so by an id, a name, a Kubernetes kind or namespace with the name, or the child of an Iris coordinator.
+    """
+    written = listed.scheduler_job.strip()
+    if not written or listed.site != found.site:
+        return False
+    if written in found.ids or written in (found.scheduler_job, found.scheduler_name):
+        return True
+    if found.scheduler_name.startswith("/"):
+        return written.startswith(f"{found.scheduler_name}/") or found.scheduler_name.startswith(f"{written}/")
+    if listed.scheduler != "kubernetes":
+        return False
+    *before, name = written.split("/")
+    kind, _, found_name = found.scheduler_job.rpartition("/")
+    kinds = {part.lower().removesuffix("s") for part in before} & {"job", "jobset", "pod"}
+    return name == found_name and (not kinds or not kind or kind in kinds)
 
 
-def _created(run: FoundJob) -> float:
-    return -math.inf if run.created is None else run.created
+def _one_a_history(scheduled: Sequence[ScheduledJob]) -> list[ScheduledJob]:
+    """Of jobs with the same W&B run one is kept: one that goes on before one that ended, then the newest."""
+    newest_first = sorted(
+        scheduled,
+        key=lambda job: (job.alive, _age_order(job.submitted), job.site, job.scheduler_job),
+        reverse=True,
+    )
+    taken: set[str] = set()
+    kept: list[ScheduledJob] = []
+    for job in newest_first:
+        paths = set(wandb_paths(job.places.history))
+        if not paths & taken:
+            taken |= paths
+            kept.append(job)
+    return kept
 
 
-def _names(run: FoundJob) -> Iterator[str]:
-    """Yield the names of a found run in the order of preference, without end and each different."""
-    name = run.display_name.strip() or run.run_id
-    at_site = f"{name}@{run.discovery.site}"
-    yield from (name, at_site, f"{at_site}#{run.run_id}")
-    longest = f"{at_site}#{run.path}"
+def _age_order(time: float | None) -> float:
+    """Oldest first; what has no known time counts as the newest, so it takes no name from another."""
+    return math.inf if time is None else time
+
+
+def _newness(found: _Found) -> float:
+    return -math.inf if found.created is None else found.created
+
+
+def _names(found: _Found) -> Iterator[str]:
+    """Yield the names of a found job in the order of preference, without end and each different."""
+    at_site = f"{found.job.run}@{found.job.site}"
+    yield from (found.job.run, at_site, f"{at_site}#{found.suffix}")
+    longest = f"{at_site}#{found.key}"
     while True:
         yield longest
-        longest += f"#{run.run_id}"
+        longest += f"#{found.suffix}"
 
 
-def _with_owner(job: Job, found: Mapping[str, FoundJob]) -> Job:
-    if job.labels.owner:
-        return job
-    paths = (source.wandb for source in job.history if source.wandb is not None)
-    owner = next((found[path].owner for path in paths if path in found and found[path].owner), "")
-    return replace(job, labels=job.labels.model_copy(update={"owner": owner})) if owner else job
+def _completed(job: Job, found: Mapping[str, FoundJob], scheduled: Sequence[ScheduledJob]) -> Job:
+    """Give a listed job what the config leaves out and discovery knows."""
+    paths = wandb_paths(job.history)
+    own = [each for each in scheduled if means(job, each)]
+    if not job.scheduler_job:
+        own = [
+            each for each in scheduled if each.site == job.site and set(paths) & set(wandb_paths(each.places.history))
+        ]
+        job = replace(job, scheduler_job=own[0].scheduler_job) if own else job
+    owners = [found[path].owner for path in paths if path in found] + [each.owner for each in own]
+    return replace(job, labels=_owned(job.labels, *owners))
 
 
-def _job(name: str, run: FoundJob, schedulers: Mapping[str, str]) -> Job:
+def _owned(labels: Labels, *owners: str) -> Labels:
+    owner = next(filter(None, owners), "")
+    return labels if labels.owner or not owner else labels.model_copy(update={"owner": owner})
+
+
+def _from_wandb(run: FoundJob, own: ScheduledJob | None, schedulers: Mapping[str, str]) -> _Found:
     discovery = run.discovery
-    labels = discovery.labels
-    if not labels.owner and run.owner:
-        labels = labels.model_copy(update={"owner": run.owner})
-    checkpoints = tuple(path for root in discovery.checkpoints if (path := _filled(root, run)) is not None)
-    return Job(
-        run=name,
+    places = run.places or places_of(discovery, {"name": run.name})
+    job = Job(
+        run=run.name,
         bucket=discovery.bucket,
         site=discovery.site,
         kind=discovery.kind,
         scheduler=schedulers.get(discovery.site, ""),
         history=(HistorySource(wandb=run.path),),
-        checkpoints=checkpoints,
-        trials=_trials(discovery, run),
+        checkpoints=places.checkpoints,
+        trials=places.trials,
         config=discovery.config,
-        labels=labels,
+        labels=_owned(discovery.labels, run.owner),
         discovered=True,
     )
+    if own is None:
+        return _Found(job, run.path, run.run_id, run.created, run.state == "running")
+    also = _from_scheduler(own, schedulers)
+    job = replace(
+        job,
+        run=also.job.run,
+        site=also.job.site,
+        scheduler=also.job.scheduler,
+        scheduler_job=also.job.scheduler_job,
+        kind=job.kind or also.job.kind,
+        history=also.job.history,
+        checkpoints=job.checkpoints or also.job.checkpoints,
+        trials=job.trials or also.job.trials,
+        config=also.job.config if job.config == TrainerConfig() else job.config,
+        labels=_owned(job.labels, own.owner),
+    )
+    return replace(also, job=job, runs=also.runs or run.state == "running")
 
 
-def _trials(discovery: Discovery, run: FoundJob) -> Trials | None:
-    path = None if discovery.trials is None else _filled(discovery.trials.path, run)
-    return None if discovery.trials is None or path is None else discovery.trials.model_copy(update={"path": path})
-
-
-def _filled(template: str, run: FoundJob) -> str | None:
-    """Put the run's display name (not the name made unique) into a path.
-
-    None where the name would lead to another folder than the config means: it is anybody's text.
-    """
-    name = run.display_name.strip() or run.run_id
-    if name.startswith(".") or not name.isprintable() or any(character in name for character in "/\\*?[]{}"):
-        return None
-    return template.replace("{name}", name)
+def _from_scheduler(own: ScheduledJob, schedulers: Mapping[str, str]) -> _Found:
+    discovery = own.discovery
+    job = Job(
+        run=own.name,
+        bucket=discovery.bucket,
+        site=own.site,
+        kind=discovery.kind,
+        scheduler=schedulers.get(own.site, ""),
+        scheduler_job=own.scheduler_job,
+        history=own.places.history,
+        checkpoints=own.places.checkpoints,
+        trials=own.places.trials,
+        config=discovery.config,
+        labels=_owned(discovery.labels, own.owner),
+        discovered=True,
+    )
+    return _Found(job, f"{own.site}/{own.scheduler_job}", own.scheduler_job, own.submitted, own.alive)

@@ -1,20 +1,33 @@
 """What has been seen of one job so far, by source: the only mutable state between two polls.
 
-Nothing here cannot be read again from the upstreams: after a restart the same outcomes give the same record.
+Nothing here cannot be read again from the upstreams, save what a scheduler forgets: after a restart the same outcomes
+give the same record.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from runwatch.config.model import HistorySource
+from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.history_digest import HistoryDigest
 from runwatch.derive.job import HistoryView, JobView
 from runwatch.derive.progress import segment_starts
-from runwatch.facts import CheckpointListing, Failure, HistoryRun, HistoryUpdate, SourceKind
-from runwatch.fleet import Job
+from runwatch.derive.trials import TrialsSummary, summarise_trials
+from runwatch.facts import (
+    CheckpointListing,
+    Failure,
+    HistoryRun,
+    HistoryUpdate,
+    LogFacts,
+    SchedulerFacts,
+    SourceKind,
+    TrialsUpdate,
+)
+from runwatch.fleet import Job, asks_log
+from runwatch.scheduler_digest import SchedulerDigest
 from runwatch.sources.protocol import Outcome
 
 
@@ -27,15 +40,54 @@ def history_origin(source: HistorySource) -> str:
 
 
 @dataclass(slots=True)
-class _HistorySlot:
+class _Slot:
+    """How the looks at one source went. `observed` is when it last answered, `failure` why the latest look failed."""
+
+    observed: float | None = None
+    failure: Failure | None = None
+    tried: bool = False
+
+    def failed(self, failure: Failure) -> None:
+        self.tried = True
+        self.failure = failure
+
+    def answered(self, now: float | None) -> None:
+        self.tried = True
+        self.failure = None
+        if now is not None:
+            self.observed = now
+
+    def known(self, now: float, stale_after: float) -> bool:
+        return self.observed is not None and now - self.observed <= stale_after
+
+
+@dataclass(slots=True)
+class _HistorySlot(_Slot):
     """One of a job's histories: the config lists them in the order in which they are trusted."""
 
     digest: HistoryDigest | None = None
     run: HistoryRun = field(default_factory=HistoryRun)
     caught_up: bool = False
-    observed: float | None = None
-    failure: Failure | None = None
-    tried: bool = False
+
+
+@dataclass(slots=True)
+class _CheckpointSlot(_Slot):
+    listing: CheckpointListing | None = None
+
+
+@dataclass(slots=True)
+class _SchedulerSlot(_Slot):
+    digest: SchedulerDigest | None = None
+
+
+@dataclass(slots=True)
+class _TrialsSlot(_Slot):
+    summary: TrialsSummary | None = None
+
+
+@dataclass(slots=True)
+class _LogSlot(_Slot):
+    facts: LogFacts | None = None
 
 
 class JobRecord:
@@ -46,93 +98,153 @@ class JobRecord:
         self._configured = configured
         self._lock = threading.Lock()
         self._histories = [_HistorySlot() for _ in job.history]
-        self._checkpoints: CheckpointListing | None = None
-        self._checkpoints_observed: float | None = None
-        self._checkpoints_failure: Failure | None = None
-        self._checkpoints_tried = False
+        self._checkpoints = _CheckpointSlot()
+        self._scheduler = _SchedulerSlot()
+        self._trials = _TrialsSlot()
+        self._log = _LogSlot()
 
-    def apply_history(self, position: int, outcome: Outcome, now: float) -> None:
-        """Take what the history at this position of the job's list delivered."""
+    def take_over(self, job: Job) -> bool:
+        """Go on as the record of a job that differs only in labels and in places that were found since.
+
+        Returns:
+            False where it is another job: then it needs a record of its own, and all is read from the start.
+        """
         with self._lock:
-            slot = self._histories[position]
-            slot.tried = True
-            if isinstance(outcome, Failure):
-                slot.failure = outcome
-                return
-            if not isinstance(outcome, HistoryUpdate):
-                raise TypeError(f"a history delivered {type(outcome).__name__}")
-            if slot.digest is None or outcome.reset:
-                starts = segment_starts(outcome.run.config, self.job.config)
-                slot.digest = HistoryDigest(is_rl=self.job.bucket == "rl", segment_starts=starts)
-                slot.caught_up = False
-            slot.digest.add(outcome.rows)
-            slot.run = outcome.run
-            slot.failure = None
-            if outcome.caught_up:
-                slot.caught_up = True
-                slot.observed = now
+            known = self.job
+            same = replace(known, history=(), checkpoints=(), labels=job.labels) == replace(
+                job, history=(), checkpoints=()
+            )
+            grown = job.history[: len(known.history)] == known.history and known.checkpoints in ((), job.checkpoints)
+            if not (same and grown):
+                return False
+            self._histories += [_HistorySlot() for _ in job.history[len(known.history) :]]
+            self.job = job
+            return True
 
-    def apply_checkpoints(self, outcome: Outcome, now: float) -> None:
-        """Take what the checkpoint listing delivered."""
+    def apply(self, kind: SourceKind, outcome: Outcome, now: float, *, position: int, interval: float) -> None:
+        """Take what a source delivered.
+
+        Args:
+            kind: which source.
+            outcome: what it delivered.
+            now: Unix seconds.
+            position: which of the job's histories it is of; 0 for other kinds.
+            interval: seconds between two polls of this source.
+
+        Raises:
+            TypeError: the outcome is not what such a source delivers.
+        """
         with self._lock:
-            self._checkpoints_tried = True
+            slot = self._slot(kind, position)
             if isinstance(outcome, Failure):
-                self._checkpoints_failure = outcome
-                return
-            if not isinstance(outcome, CheckpointListing):
-                raise TypeError(f"a checkpoint listing delivered {type(outcome).__name__}")
-            self._checkpoints = outcome
-            self._checkpoints_observed = now
-            self._checkpoints_failure = None
+                slot.failed(outcome)
+            elif isinstance(slot, _HistorySlot) and isinstance(outcome, HistoryUpdate):
+                self._apply_history(slot, outcome, now)
+            elif isinstance(slot, _CheckpointSlot) and isinstance(outcome, CheckpointListing):
+                slot.listing = outcome
+                slot.answered(now)
+            elif isinstance(slot, _SchedulerSlot) and isinstance(outcome, SchedulerFacts):
+                if slot.digest is None:
+                    slot.digest = SchedulerDigest(interval)
+                slot.digest.interval = interval
+                slot.digest.add(outcome, now)
+                slot.answered(now)
+            elif isinstance(slot, _TrialsSlot) and isinstance(outcome, TrialsUpdate):
+                slot.answered(now if outcome.caught_up else None)
+                if outcome.caught_up:
+                    slot.summary = summarise_trials(outcome)
+            elif isinstance(slot, _LogSlot) and isinstance(outcome, LogFacts):
+                slot.facts = outcome
+                slot.answered(now)
+            else:
+                raise TypeError(f"a source of kind {kind} delivered {type(outcome).__name__}")
 
-    def wants_history(self, position: int) -> bool:
-        """Tell whether this history is to be read: the first always, a later one while all before it fail."""
+    def _slot(self, kind: SourceKind, position: int) -> _Slot:
+        if kind is SourceKind.HISTORY:
+            return self._histories[position]
+        return self._others()[kind]
+
+    def _others(self) -> dict[SourceKind, _Slot]:
+        return {
+            SourceKind.SCHEDULER: self._scheduler,
+            SourceKind.CHECKPOINTS: self._checkpoints,
+            SourceKind.TRIALS: self._trials,
+            SourceKind.LOG: self._log,
+        }
+
+    def _apply_history(self, slot: _HistorySlot, update: HistoryUpdate, now: float) -> None:
+        if slot.digest is None or update.reset:
+            starts = segment_starts(update.run.config, self.job.config)
+            slot.digest = HistoryDigest(is_rl=self.job.bucket == "rl", segment_starts=starts)
+            slot.caught_up = False
+        slot.digest.add(update.rows)
+        slot.run = update.run
+        slot.caught_up = slot.caught_up or update.caught_up
+        slot.answered(now if update.caught_up else None)
+
+    def wants(self, kind: SourceKind, position: int) -> bool:
+        """Tell whether this source is to be asked: a later history only while all before it fail."""
+        if kind is not SourceKind.HISTORY:
+            return True
         with self._lock:
             return all(slot.failure is not None for slot in self._histories[:position])
 
     def latest_outcome(self, kind: SourceKind) -> Failure | bool | None:
         """Return True when the source's latest look at this job succeeded, its Failure, or None before any look."""
         with self._lock:
-            if kind is SourceKind.CHECKPOINTS:
-                tried, failures = self._checkpoints_tried, [self._checkpoints_failure]
-            else:
-                tried_slots = [slot for slot in self._histories if slot.tried]
-                tried, failures = bool(tried_slots), [slot.failure for slot in tried_slots]
-            if not tried:
+            slots = [slot for slot in self._slots(kind) if slot.tried]
+            if not slots:
                 return None
-            if any(failure is None for failure in failures):
+            if any(slot.failure is None for slot in slots):
                 return True
-            return failures[0]
+            return slots[0].failure
 
-    def view(self, now: float, stale_after: float) -> JobView:
-        """Return what is known now; what was last confirmed longer than `stale_after` seconds ago is left out."""
+    def _slots(self, kind: SourceKind) -> list[_Slot]:
+        return [*self._histories] if kind is SourceKind.HISTORY else [self._slot(kind, 0)]
+
+    def view(self, now: float, stale_after: float, *, only_past: bool = False) -> JobView:
+        """Return what is known now; what was last confirmed longer than `stale_after` seconds ago is left out.
+
+        With `only_past` what a scheduler says of the present is hidden: `now` lies back, and it tells only of today.
+        """
         with self._lock:
             observed: dict[SourceKind, float] = {}
-            failures: dict[SourceKind, tuple[Failure, ...]] = {}
             history = self._history_view(now, stale_after, observed)
-            failures[SourceKind.HISTORY] = tuple(s.failure for s in self._histories if s.failure is not None)
-            checkpoints = None
-            if self._checkpoints_observed is not None and now - self._checkpoints_observed <= stale_after:
-                checkpoints = self._checkpoints
-                observed[SourceKind.CHECKPOINTS] = self._checkpoints_observed
-            if self._checkpoints_failure is not None:
-                failures[SourceKind.CHECKPOINTS] = (self._checkpoints_failure,)
+            for kind, slot in self._others().items():
+                if slot.observed is not None and slot.known(now, stale_after):
+                    observed[kind] = slot.observed
+            scheduler: SchedulerView | None = None
+            if self._scheduler.digest is not None and SourceKind.SCHEDULER in observed:
+                scheduler = self._scheduler.digest.view(now)
+                scheduler = scheduler.as_of(now) if only_past and scheduler is not None else scheduler
             return JobView(
                 job=self.job,
                 history=history,
-                checkpoints=checkpoints,
+                checkpoints=self._checkpoints.listing if SourceKind.CHECKPOINTS in observed else None,
+                scheduler=scheduler,
+                trials=self._trials.summary if SourceKind.TRIALS in observed else None,
+                log=self._log.facts if SourceKind.LOG in observed else None,
                 configured=dict.fromkeys(self.sources(), self._configured),
                 observed=observed,
-                failures=failures,
+                failures={
+                    kind: tuple(slot.failure for slot in self._slots(kind) if slot.failure is not None)
+                    for kind in self.sources()
+                },
             )
 
     def sources(self) -> tuple[SourceKind, ...]:
         """The kinds of source that this job is asked of."""
         asked = []
-        if any(source.log is None for source in self.job.history):
+        if self.job.scheduler and self.job.scheduler_job:
+            asked.append(SourceKind.SCHEDULER)
+        if self.job.history:
             asked.append(SourceKind.HISTORY)
         if self.job.checkpoints:
             asked.append(SourceKind.CHECKPOINTS)
+        if self.job.trials is not None:
+            asked.append(SourceKind.TRIALS)
+        if asks_log(self.job):
+            asked.append(SourceKind.LOG)
         return tuple(asked)
 
     def _history_view(self, now: float, stale_after: float, observed: dict[SourceKind, float]) -> HistoryView | None:
@@ -152,7 +264,7 @@ class JobRecord:
         usable = [
             (slot.observed, position)
             for position, slot in enumerate(self._histories)
-            if slot.caught_up and slot.observed is not None and now - slot.observed <= stale_after
+            if slot.caught_up and slot.observed is not None and slot.known(now, stale_after)
         ]
         if not usable:
             return None
@@ -166,6 +278,13 @@ class JobRecord:
             return self._histories[position].failure is not None
 
     @property
+    def log_paths(self) -> tuple[str, ...]:
+        """Where the scheduler says that the job's log is, in the order of its links."""
+        with self._lock:
+            view = self._scheduler.digest.view(math.inf) if self._scheduler.digest is not None else None
+            return view.facts.log_paths if view is not None and view.facts is not None else ()
+
+    @property
     def reading(self) -> bool:
         """Whether a first read goes on: rows were delivered, and more wait at the source."""
         with self._lock:
@@ -173,16 +292,18 @@ class JobRecord:
 
     @property
     def may_have_ended(self) -> bool:
-        """Whether a history is configured that was not tried yet: it may say that the run is over."""
+        """Whether a history or a scheduler is configured that was not tried yet: it may say that the run is over."""
         with self._lock:
-            slots = zip(self.job.history, self._histories, strict=True)
-            readable = [slot for source, slot in slots if source.log is None]
-            return bool(readable) and not any(slot.tried for slot in readable)
+            untried = bool(self._histories) and not any(slot.tried for slot in self._histories)
+            return untried or (SourceKind.SCHEDULER in self.sources() and not self._scheduler.tried)
 
     @property
     def ended(self) -> bool:
-        """Whether the history that is used says that the run ended."""
+        """Whether the history that is used says that the run ended, or the scheduler does."""
         with self._lock:
+            view = self._scheduler.digest.view(math.inf) if self._scheduler.digest is not None else None
+            if view is not None and view.over is not None:
+                return view.over
             chosen = self._chosen(0.0, math.inf)
             return chosen is not None and self._histories[chosen].run.end is not None
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from runwatch.config.model import Config
 from runwatch.derive.observation import Intervals
-from runwatch.discovery import WandbDiscovery
-from runwatch.facts import Failure
-from runwatch.fleet import assemble_fleet
+from runwatch.discovery import Finders, FleetFinder
+from runwatch.facts import Failure, SourceKind
 from runwatch.measurements import JobReport
+from runwatch.remembered import Remembered
 from runwatch.sources.binding import SourceBinding
 from runwatch.sources.registry import SourceSet
 from runwatch.telemetry import Telemetry
@@ -45,10 +45,12 @@ def look_once(config: Config, *, at: float | None, progress: Callable[[str], Non
         progress: is told of long reads, one line at a time.
     """
     telemetry = Telemetry()
-    watch = Watch(config, telemetry, at=at)
-    sources = SourceSet(telemetry, at=at, progress=progress)
+    # A look leaves no trace: what a running exporter remembers is read and not written.
+    remembered = Remembered(config.state_file, config.linger, writes=False)
+    watch = Watch(config, telemetry, at=at, remembered=remembered)
+    sources = SourceSet(telemetry, at=at, progress=progress, log_paths=watch.log_paths)
     try:
-        failed = _discover(config, watch, sources, telemetry)
+        failed = _find_jobs(config, watch, sources, FleetFinder(telemetry, remembered, at=at), telemetry)
         bindings = sources.bindings(config, [record.job for record in watch.records()])
         _poll_all(watch, bindings, progress)
         reports = watch.reports()
@@ -59,33 +61,43 @@ def look_once(config: Config, *, at: float | None, progress: Callable[[str], Non
         sources.close()
 
 
-def _discover(config: Config, watch: Watch, sources: SourceSet, telemetry: Telemetry) -> list[str]:
-    fleet = assemble_fleet(config)
+def _find_jobs(
+    config: Config, watch: Watch, sources: SourceSet, finder: FleetFinder, telemetry: Telemetry
+) -> list[str]:
     failures: tuple[Failure, ...] = ()
-    sources.bindings(config, fleet.jobs)
-    if sources.wandb is not None and any(entry.wandb for entry in config.discover):
-        found, failures = WandbDiscovery(telemetry).look(config, sources.wandb, watch.now())
-        fleet = assemble_fleet(config, found)
+    try:
+        fleet = finder.current(config, watch.now())
+        sources.bindings(config, fleet.jobs)
+        if config.discover:
+            finders = Finders(wandb=sources.runs_finder, schedulers=sources.scheduler_finders)
+            fleet, failures = finder.look(config, finders, watch.now())
+    finally:
+        finder.close()
     telemetry.set_jobs_dropped(fleet.dropped)
     watch.set_jobs(config, fleet.jobs)
     return [f"discovery: {failure.reason.value}: {failure.detail}" for failure in failures]
 
 
 def _poll_all(watch: Watch, bindings: Sequence[SourceBinding], progress: Callable[[str], None]) -> None:
-    """Poll all sources side by side; a job whose first history fails is then asked of its next."""
-    threads = [
-        threading.Thread(target=_poll_to_the_end, args=(watch, binding, progress), name=f"poll-{binding.name}")
-        for binding in bindings
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    """Poll all sources side by side; a job whose first history fails is then asked of its next.
+
+    Schedulers come before all others: they tell where logs are.
+    """
+    for is_first in (True, False):
+        threads = [
+            threading.Thread(target=_poll_to_the_end, args=(watch, binding, progress), name=f"poll-{binding.name}")
+            for binding in bindings
+            if (binding.source.kind is SourceKind.SCHEDULER) is is_first
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     for binding in bindings:
         untried = {
             record.job.run
             for record in watch.records()
-            if (position := binding.position(record.job)) and record.wants_history(position)
+            if (position := binding.position(record.job)) and record.wants(binding.source.kind, position)
         }
         if untried:
             watch.poll(binding, lambda record, runs=untried: record.job.run in runs)  # type: ignore[misc]

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 _FIRST_READ_PAUSE_SECONDS = 0.2  # between the polls of a first read that goes on
 
 
-class _Loop:
+class PollLoop:
     """One source's thread: poll, publish, wait for the rest of the interval."""
 
     def __init__(self, binding: SourceBinding, watch: Watch, config: Config, publish: Callable[[], None]) -> None:
@@ -67,20 +67,26 @@ class Poller:
     def __init__(self, watch: Watch, publish: Callable[[], None]) -> None:
         self._watch = watch
         self._publish = publish
-        self._loops: dict[int, _Loop] = {}
+        self._loops: dict[int, PollLoop] = {}
 
-    def set_bindings(self, config: Config, bindings: Sequence[SourceBinding]) -> None:
-        """Poll exactly these sources from now on, and all of them at once."""
+    def set_bindings(self, config: Config, bindings: Sequence[SourceBinding]) -> tuple[PollLoop, ...]:
+        """Poll exactly these sources from now on, and all of them at once.
+
+        Returns:
+            The loops of other sources: they end after the poll that goes on.
+        """
         wanted = {id(binding.source): binding for binding in bindings}
-        for key in [key for key in self._loops if key not in wanted]:
-            self._loops.pop(key).stop()
+        ended = tuple(self._loops.pop(key) for key in [key for key in self._loops if key not in wanted])
+        for loop in ended:
+            loop.stop()
         for key, binding in wanted.items():
             if key in self._loops:
                 self._loops[key].config = config
                 self._loops[key].wake()
             else:
                 _log.info("polling %s every %g s", binding.name, config.interval(binding.source.kind))
-                self._loops[key] = _Loop(binding, self._watch, config, self._publish)
+                self._loops[key] = PollLoop(binding, self._watch, config, self._publish)
+        return ended
 
     def every_source_tried(self) -> bool:
         """Whether each source has finished one poll, whatever came of it."""

@@ -6,10 +6,24 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from runwatch import thresholds
-from runwatch.catalogue import GAP_CAUSES, JOB_LABELS, JOB_PHASES, JOB_STATES, METRICS, Metric, Section
+from runwatch.catalogue import (
+    CHUNK_STATES,
+    END_REASONS,
+    GAP_CAUSES,
+    GRID_CELL_STATES,
+    INFRA_CHECKS,
+    INTERRUPTION_CAUSES,
+    JOB_LABELS,
+    JOB_PHASES,
+    JOB_STATES,
+    METRICS,
+    TASK_STATES,
+    WAITING_REASONS,
+)
 from runwatch.config.durations import format_duration
 from runwatch.derive.verdict_rules import rule_of
 from runwatch.facts import FailureReason, SourceKind
+from runwatch.metric_kinds import Metric, Section
 
 _INTRODUCTION = f"""# Metrics
 
@@ -28,7 +42,14 @@ How each number is made stands in [rules.md](rules.md).
 _LABEL_VALUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("state", "`mljob_state`", JOB_STATES),
     ("phase", "`mljob_phase`", JOB_PHASES),
+    ("state", "`mljob_tasks`", TASK_STATES),
     ("cause", "`mljob_gaps` and its like", GAP_CAUSES),
+    ("cause", "`mljob_interruptions` and its like", INTERRUPTION_CAUSES),
+    ("reason", "`mljob_waiting`", WAITING_REASONS),
+    ("reason", "`mljob_end_reason`", END_REASONS),
+    ("state", "`mljob_chunks`", CHUNK_STATES),
+    ("check", "`mljob_infra_check`", INFRA_CHECKS),
+    ("state", "`runwatch_grid_cells`", GRID_CELL_STATES),
     ("source", "all that are about a source", tuple(SourceKind)),
     ("reason", "`runwatch_source_errors_total`", tuple(FailureReason)),
 )
@@ -36,7 +57,7 @@ _LABEL_VALUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 _UNITS_OF_TIME = frozenset({"MINUTE", "HOUR"})  # in `thresholds` to write the others with
 
 _COUNTED_UNITS = {
-    "COUNT": "intervals",
+    "COUNT": "events or intervals",
     "INTERVALS": "intervals",
     "ALLOWED": "intervals",
     "WINDOW": "logged values",
@@ -70,7 +91,7 @@ def _names(names: Iterable[str]) -> str:
 
 def _section(section: Section) -> str:
     metrics = (metric for metric in METRICS.values() if metric.section is section)
-    labels = "labels" if section is Section.EXPORTER else "added labels"
+    labels = "labels" if section in {Section.GRIDS, Section.EXPORTER} else "added labels"
     table = _table(("metric", labels, "unit", "type", "meaning"), map(_metric_row, metrics))
     return f"## {section.value}\n\n{table}"
 

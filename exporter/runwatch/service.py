@@ -11,11 +11,13 @@ from pathlib import Path
 from runwatch.config.faults import ConfigError
 from runwatch.config.load import load_config
 from runwatch.config.model import Config
-from runwatch.discovery import WandbDiscovery
+from runwatch.discovery import Finders, FleetFinder
 from runwatch.exposition import Exposition
-from runwatch.fleet import FoundJob, assemble_fleet
+from runwatch.fleet import Fleet
 from runwatch.measurements import JobReport
-from runwatch.poller import Poller
+from runwatch.poller import Poller, PollLoop
+from runwatch.remembered import Remembered
+from runwatch.report.grids import render_grids
 from runwatch.report.page import render_page
 from runwatch.server.listening import Address
 from runwatch.server.process import ReloadResult, ServerGoneError, ServerProcess
@@ -26,6 +28,7 @@ from runwatch.watch import Watch
 _log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 3.0
+_RETIRE_SECONDS = 120.0
 _PAGE_SECONDS = 5.0
 
 
@@ -41,10 +44,11 @@ class Service:
         self._config_path = config_path
         self._config = config
         self._telemetry = Telemetry()
-        self._watch = Watch(config, self._telemetry)
-        self._sources = SourceSet(self._telemetry, progress=_log.info)
-        self._discovery = WandbDiscovery(self._telemetry)
-        self._found: tuple[FoundJob, ...] = ()
+        self._remembered = Remembered(config.state_file, config.linger)
+        self._watch = Watch(config, self._telemetry, remembered=self._remembered)
+        self._sources = SourceSet(self._telemetry, progress=_log.info, log_paths=self._watch.log_paths)
+        self._finder = FleetFinder(self._telemetry, self._remembered)
+        self._fleet = Fleet(())
         self._discovered = threading.Event()
         self._exposition = Exposition()
         self._exposed: set[str] = set()
@@ -65,7 +69,7 @@ class Service:
         """
         addresses = self._server.start(self._config.listen, self._config.web_config, self._config.enable_lifecycle)
         self._telemetry.set_reload(True, time.time())
-        self._apply(self._config)
+        self._apply(self._config, self._finder.current(self._config, time.time()))
         threading.Thread(target=self._discover_for_ever, name="discover", daemon=True).start()
         return addresses
 
@@ -74,6 +78,7 @@ class Service:
         self._ended.wait()
         self._poller.stop(_STOP_SECONDS)
         self._server.stop()
+        self._finder.close()
         self._sources.close()
         return self._exit_code
 
@@ -96,12 +101,12 @@ class Service:
                     _log.error("config not reloaded: %s", fault)
                 self.publish()
                 return ReloadResult(False, "; ".join(str(fault) for fault in error.faults))
-            for key in ("listen", "web_config", "enable_lifecycle"):
+            for key in ("listen", "web_config", "enable_lifecycle", "state_file"):
                 if getattr(config, key) != getattr(self._config, key):
                     _log.warning("%s changed in the config: it takes effect at the next start", key)
             self._config = config
             self._telemetry.set_reload(True, time.time())
-            self._apply(config)
+            self._apply(config, self._finder.current(config, time.time()))
         _log.info("config reloaded")
         self.publish()
         return ReloadResult(True)
@@ -118,7 +123,9 @@ class Service:
             self._exposed = current
             self._telemetry.set_series(self._exposition.series)
             try:
-                self._server.publish(self._exposition.render(self._telemetry.render(reproducible=False)))
+                self._server.publish(
+                    self._exposition.render(self._telemetry.render(reproducible=False) + render_grids(reports))
+                )
                 self._publish_page(reports)
                 if not self._ready and self._discovered.is_set() and self._poller.every_source_tried():
                     self._server.set_ready(True)
@@ -134,22 +141,34 @@ class Service:
             self._server.publish_page(render_page(reports, self._watch.now(), intervals=self._watch.intervals))
             self._page_made = now
 
-    def _apply(self, config: Config) -> None:
+    def _apply(self, config: Config, fleet: Fleet) -> None:
+        """Watch these jobs from now on, with the sources that they need."""
         with self._configuring:
-            fleet = assemble_fleet(config, self._found)
+            self._fleet = fleet
             self._telemetry.set_jobs_dropped(fleet.dropped)
             self._watch.set_jobs(config, fleet.jobs)
-            self._poller.set_bindings(config, self._sources.bindings(config, fleet.jobs))
+            stopped = self._poller.set_bindings(config, self._sources.bindings(config, fleet.jobs))
+        if stopped:
+            # A source is closed when its last poll is over, and nobody waits for that.
+            threading.Thread(target=self._retire, args=(stopped,), name="retire", daemon=True).start()
+
+    def _retire(self, stopped: Sequence[PollLoop]) -> None:
+        for loop in stopped:
+            loop.join(_RETIRE_SECONDS)
+        self._sources.close_retired()
 
     def _discover_for_ever(self) -> None:
         while not self._ended.is_set():
             with self._configuring:
-                config, source = self._config, self._sources.wandb
-            if source is not None and any(entry.wandb for entry in config.discover):
-                found, _ = self._discovery.look(config, source, time.time())
-                if set(found) != set(self._found):
-                    self._found = found
-                    self._apply(config)
+                config = self._config
+                finders = Finders(wandb=self._sources.runs_finder, schedulers=self._sources.scheduler_finders)
+            if config.discover:
+                fleet, _ = self._finder.look(config, finders, time.time())
+                with self._configuring:
+                    if config is self._config and fleet != self._fleet:
+                        self._apply(config, fleet)
+            else:
+                self._remembered.save(config.linger)
             self._discovered.set()
             self.publish()
             self._ended.wait(config.poll_interval)

@@ -71,6 +71,8 @@ class Telemetry:
             )
         }
         self._malformed = _counter("runwatch_history_rows_malformed_total", registry)
+        self._unparsed = _counter("runwatch_log_lines_unparsed_total", registry)
+        self._unparsed_so_far: dict[str, int] = {}
         self._build_info.labels(__version__).set(1)
 
     def count_request(self, kind: SourceKind, site: str) -> None:
@@ -134,10 +136,25 @@ class Telemetry:
         with self._lock:
             self._malformed.labels(printable_label_value(run)).inc(count)
 
+    def set_log_lines_unparsed(self, run: str, count: int) -> None:
+        """Say how many lines of a run's log looked like metrics and could not be read, over the whole log so far.
+
+        A log that is read anew counts from the start again: what it counted before stays counted.
+        """
+        name = printable_label_value(run)
+        with self._lock:
+            before = self._unparsed_so_far.get(name, 0)
+            self._unparsed_so_far[name] = count
+            self._unparsed.labels(name).inc(max(count - before, 0))
+
     def forget_run(self, run: str) -> None:
         """Drop the series of a run that is watched no more."""
-        with self._lock, contextlib.suppress(KeyError):
-            self._malformed.remove(printable_label_value(run))
+        name = printable_label_value(run)
+        with self._lock:
+            self._unparsed_so_far.pop(name, None)
+            for family in (self._malformed, self._unparsed):
+                with contextlib.suppress(KeyError):
+                    family.remove(name)
 
     def set_reload(self, success: bool, at: float) -> None:
         """Say how the last load of the config went, and when (Unix seconds); a failure leaves the last success."""

@@ -55,6 +55,9 @@ HISTORY_CUT_OFF_SECONDS = 10 * MINUTE  # a checkpoint this much newer than the l
 
 # A job that goes on though it is done, and a gap that nothing explains
 ZOMBIE_TRAINING_SECONDS = 2 * HOUR
+ZOMBIE_EVAL_SECONDS = 15 * MINUTE
+ZOMBIE_DATAGEN_SECONDS = 2 * HOUR  # after its last trial
+ZOMBIE_UPLOADED_SECONDS = 15 * MINUTE  # datagen, after its upload
 SILENT_STALL_SHOWN_SECONDS = 1 * HOUR
 
 # A source that has not confirmed its facts for this long is blind: max(floor, intervals x its own interval)
@@ -66,7 +69,40 @@ DEFAULT_INTERVAL_SECONDS = 60.0  # where the caller does not say how often a sou
 # Liveness without a scheduler
 HEARTBEAT_FRESH_SECONDS = 5 * MINUTE  # W&B declares a run crashed after five minutes without a heartbeat
 NO_FACTS_UNKNOWN_SECONDS = 24 * HOUR
+LOG_SILENT_SECONDS = 5 * MINUTE  # a failure in a log ends a job once the log was silent for so long
+LOG_AFTERMATH_SECONDS = 10 * MINUTE  # what a job still writes after the failure that ended it
 AT_IS_NOW_SECONDS = 5 * MINUTE  # an --at older than this hides what a listing tells of today
+
+# Schedulers: clocks, gangs and records that are gone
+CLOCK_SLACK_SECONDS = 90.0  # how far the clocks of a scheduler, a trainer and a store may be apart
+LOGGING_DELAY_INTERVALS = 2.0  # an interruption may come this many intervals after the last row that was still logged
+INTERRUPTION_TOGETHER_SECONDS = 2 * MINUTE  # attempts that end within this of one another are one interruption
+INTERRUPTION_SPAN_SECONDS = 10 * MINUTE  # and one interruption lasts no longer than this
+NO_TASKS_SECONDS = 5 * MINUTE  # counted as running without a task for longer: vanished
+NO_TASKS_IRIS_SECONDS = 10 * MINUTE  # Iris says running also while all tasks wait, and bears a missing pod for long
+COVERAGE_INTERVALS = 3.0  # answers at most this many polling intervals apart leave nothing unseen between them
+RESTARTS_WITHOUT_PROGRESS_COUNT = 3
+RESTARTS_WITHOUT_PROGRESS_RECENT_SECONDS = 6 * HOUR
+TASK_FAILURE_SHOWN_SECONDS = 1 * HOUR
+
+# Trials
+INSTANT_FAILURE_SECONDS = 5.0  # a failed trial without output tokens whose agent lasted less ended as it began
+RL_TRIAL_WINDOW_COUNT = 100  # the newest scored trials, whose pass ratio is a signal of the collapse rule
+RL_TRIAL_PASS_RATIO_LOW = 0.10  # below this over a full window: a signal of the collapse rule
+CHUNK_HUNG_SECONDS = 2 * HOUR  # a datagen chunk's log silent and its trials unmoved for longer: hung
+TRIALS_STALLED_EVAL_SECONDS = 60 * MINUTE
+TRIALS_STALLED_DATAGEN_SECONDS = 120 * MINUTE
+DEAD_ENGINE_TRIALS_COUNT = 20  # so many trials whose agent ran, before their turns tell of the engine
+DEAD_ENGINE_TURNS = 1.05
+INSTANT_FAILURES_COUNT = 10
+INSTANT_FAILURES_SHARE = 0.5
+ALL_FAILING_TRIALS_COUNT = 10  # so many trials, each with an exception and none scored: not trusted
+RESULTS_STAND_AFTER_END_SECONDS = 1 * HOUR  # how long an ended job's row warns of using its results
+
+# The inference engine and the sandbox provider, as their lines in the log tell
+ENGINE_IDLE_SECONDS = 10 * MINUTE  # no running request and no answer 200 for so long: idle
+AUTH_FAILURES_SECONDS = 30 * MINUTE  # refusals are counted over so long
+AUTH_FAILURES_COUNT = 5
 
 # News in the Trend column
 NEWS_SECONDS = 30 * MINUTE
@@ -77,13 +113,23 @@ VERDICTS = (
     "vanished",
     "nonfinite",
     "stalled",
+    "trials_stalled",
+    "dead_engine",
+    "instant_failures",
+    "not_resumed",
+    "restarts_without_progress",
     "no_checkpoint",
     "grad_explosion",
     "loss_diverging",
+    "traces_stranded",
     "deep_probe",
     "state_conflict",
     "silent_stall",
+    "tasks_missing",
+    "task_failures",
     "bringup_stuck",
+    "engine_idle",
+    "auth_failures",
     "zombie",
     "checkpoint_stale",
     "grad_norm_high",

@@ -6,15 +6,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from runwatch.catalogue import ENDED_STATES
 from runwatch.config.model import Config
 from runwatch.derive.job import measure_job
-from runwatch.facts import Failure, HistoryUpdate, SourceKind
+from runwatch.facts import Failure, HistoryUpdate, LogFacts, SourceKind
 from runwatch.fleet import Job
 from runwatch.job_record import JobRecord
 from runwatch.measurements import JobReport
+from runwatch.remembered import Remembered
 from runwatch.sources.binding import SourceBinding
 from runwatch.sources.protocol import Outcome
 from runwatch.telemetry import Telemetry
+from runwatch.thresholds import AT_IS_NOW_SECONDS
+
+_LOG_PATHS = "log_paths"
 
 
 class Watch:
@@ -25,17 +30,26 @@ class Watch:
         telemetry: where polls, failures and requests are counted.
         at: fixes "now" (Unix seconds), for output that can be reproduced.
         clock: the time now, Unix seconds.
+        remembered: keeps what schedulers forget.
     """
 
     def __init__(
-        self, config: Config, telemetry: Telemetry, *, at: float | None = None, clock: Callable[[], float] = time.time
+        self,
+        config: Config,
+        telemetry: Telemetry,
+        *,
+        at: float | None = None,
+        clock: Callable[[], float] = time.time,
+        remembered: Remembered | None = None,
     ) -> None:
         self._config = config
         self._telemetry = telemetry
         self._at = at
         self._clock = clock
+        self._remembered = remembered
         self._lock = threading.Lock()
         self._records: dict[str, JobRecord] = {}
+        self._over: set[str] = set()
         self._to_forget: dict[int, set[str]] = {}
         self._used: set[tuple[SourceKind, str]] = set()
         self._last_success: dict[tuple[SourceKind, str], float] = {}
@@ -56,7 +70,8 @@ class Watch:
             records: dict[str, JobRecord] = {}
             for job in jobs:
                 known = self._records.get(job.run)
-                records[job.run] = known if known and known.job == job else JobRecord(job, self.now())
+                keeps = known is not None and (known.job == job or known.take_over(job))
+                records[job.run] = known if known is not None and keeps else JobRecord(job, self.now())
             dropped = tuple(run for run, record in self._records.items() if records.get(run) is not record)
             self._records = records
             for forgotten in self._to_forget.values():
@@ -73,6 +88,18 @@ class Watch:
         with self._lock:
             return list(self._records.values())
 
+    def log_paths(self, job: Job) -> tuple[str, ...]:
+        """Where the job's scheduler says that its log is, or said before it forgot; nothing while it was not read."""
+        with self._lock:
+            record = self._records.get(job.run)
+        paths = record.log_paths if record is not None else ()
+        if self._remembered is None:
+            return paths
+        if not paths:
+            return self._remembered.recall(job.site, job.scheduler_job, _LOG_PATHS)
+        self._remembered.remember(job.site, job.scheduler_job, _LOG_PATHS, paths)
+        return paths
+
     def poll(self, binding: SourceBinding, only: Callable[[JobRecord], bool] = lambda _: True) -> None:
         """Let a source look once at all of its jobs (of those that `only` admits)."""
         # One lock for both: a record made after this must not meet the cursor of the one it replaced.
@@ -85,7 +112,7 @@ class Watch:
         positions: dict[str, tuple[JobRecord, int]] = {}
         for record in records:
             position = binding.position(record.job)
-            if position is not None and record.wants_history(position) and only(record):
+            if position is not None and record.wants(binding.source.kind, position) and only(record):
                 positions[record.job.run] = (record, position)
         kind = binding.source.kind
         started = time.monotonic()
@@ -93,17 +120,17 @@ class Watch:
 
         def deliver(job: Job, outcome: Outcome) -> None:
             record, position = positions[job.run]
-            if kind is SourceKind.CHECKPOINTS:
-                record.apply_checkpoints(outcome, self.now())
-            else:
-                record.apply_history(position, outcome, self.now())
+            interval = self._config.interval(kind)
+            record.apply(kind, outcome, self.now(), position=position, interval=interval)
             finished[job.site] = time.monotonic() - started
             if isinstance(outcome, Failure):
                 self._telemetry.count_error(kind, job.site, outcome.reason)
             if _was_read(outcome):
                 self._last_success[kind, job.site] = self.now()
-            if isinstance(outcome, HistoryUpdate) and outcome.malformed:
+            if isinstance(outcome, HistoryUpdate) and outcome.malformed and binding.history_key != "log":
                 self._telemetry.add_malformed(job.run, outcome.malformed)
+            if isinstance(outcome, LogFacts):
+                self._telemetry.set_log_lines_unparsed(job.run, outcome.unparsed)
 
         binding.source.poll([record.job for record, _ in positions.values()], deliver)
         for site, seconds in sorted(finished.items()):
@@ -126,7 +153,8 @@ class Watch:
         """
         outcomes: dict[tuple[SourceKind, str], list[Failure | bool]] = {}
         for record in self.records():
-            for kind in record.sources() if not (record.ended or record.may_have_ended) else ():
+            over = record.ended or record.job.run in self._over
+            for kind in record.sources() if not (over or record.may_have_ended) else ():
                 outcome = record.latest_outcome(kind)
                 if outcome is not None:
                     outcomes.setdefault((kind, record.job.site), []).append(outcome)
@@ -144,12 +172,22 @@ class Watch:
     def reports(self) -> list[JobReport]:
         """Derive the reports of all jobs but those that ended longer than `linger` ago, by run name."""
         now, intervals = self.now(), self.intervals
+        only_past = self._clock() - now > AT_IS_NOW_SECONDS
+        over: set[str] = set()
         reports = []
         for record in sorted(self.records(), key=lambda record: record.job.run):
-            report = measure_job(record.view(now, self._config.stale_after), now, intervals)
+            view = record.view(now, self._config.stale_after, only_past=only_past)
+            report = measure_job(view, now, intervals)
             end = report.measurements.get("mljob_end_timestamp_seconds")
-            if end is None or now - end <= self._config.linger:
+            # The end of a link is not the run's while the next one waits.
+            goes_on = bool(report.measurements.family("mljob_successor"))
+            if report.measurements.one_hot("mljob_state") in ENDED_STATES and not goes_on:
+                over.add(report.run)
+            if end is None or goes_on or now - end <= self._config.linger:
                 reports.append(report)
+        # Logs and trials tell of ends too, which only the whole record of a job shows.
+        self._over = over
+        self.note_health()
         return reports
 
     def failures(self) -> list[tuple[str, SourceKind, Failure]]:

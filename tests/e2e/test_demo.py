@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runwatch.demo import guide
-from runwatch.demo.fleet import BRINGUP, ENDED, FAILED, LIVE, RL
+from runwatch.demo.fleet import BRINGUP, ENDED, EVAL, FAILED, LIVE, LOGGED, RL
 from tests.e2e.prometheus_process import Prometheus, get, prometheus_program
 from tests.e2e.running_server import eventually
 
 LAST_LINE = "Ctrl-C ends all of it."
-ALL_JOBS = (ENDED, LIVE, RL, BRINGUP, FAILED)
+ALL_JOBS = (ENDED, LIVE, RL, BRINGUP, FAILED, LOGGED, EVAL)
 
 
 @dataclass(frozen=True)

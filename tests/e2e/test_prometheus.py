@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runwatch.catalogue import METRICS, Section
-from runwatch.demo.fleet import BRINGUP, ENDED, FAILED, LIVE, RL, write_fleet
+from runwatch.catalogue import METRICS
+from runwatch.demo.fleet import BRINGUP, ENDED, EVAL, FAILED, LIVE, LOGGED, RL, write_fleet
+from runwatch.metric_kinds import Section
 from tests.e2e.prometheus_process import Prometheus, prometheus_program, scraping
 from tests.e2e.prometheus_tools import promtool
 from tests.e2e.running_exporter import Exporter, serving
@@ -41,15 +42,22 @@ NAMES = {
         mljob_rl_diverged_tokens mljob_rl_generated_tokens mljob_rl_step mljob_rl_timing_seconds
         mljob_rl_grad_norm_last2_min mljob_rl_grad_norm_window_ratio mljob_rl_log_ratio_abs_mean_window_ratio
         mljob_rl_log_ratio_abs_max_window_ratio mljob_rl_entropy_deviation_ratio mljob_rl_collapse_step
+        mljob_rl_trial_pass_ratio mljob_rl_trials_in_window
     """,
     Section.EXPORTER: """
         runwatch_build_info runwatch_source_up runwatch_source_interval_seconds
         runwatch_source_last_success_timestamp_seconds runwatch_source_errors_total runwatch_source_requests_total
         runwatch_poll_duration_seconds runwatch_jobs runwatch_series runwatch_jobs_dropped
         runwatch_history_rows_malformed_total runwatch_config_last_reload_successful
-        runwatch_config_last_reload_success_timestamp_seconds
+        runwatch_config_last_reload_success_timestamp_seconds runwatch_log_lines_unparsed_total
     """,
 }
+# Of the section Trials: what an eval has that nothing serves (chunks, engine and upload are datagen's and the log's).
+TRIAL_NAMES = """
+    mljob_trials mljob_trials_target mljob_last_trial_timestamp_seconds mljob_trials_scored mljob_trials_agent_ran
+    mljob_trial_pass_ratio mljob_trial_reward mljob_trial_turns mljob_trial_exceptions mljob_trial_exception_ratio
+    mljob_trial_instant_failures
+"""
 PROCESS_NAMES = "process_cpu_seconds_total process_resident_memory_bytes process_start_time_seconds process_open_fds"
 
 
@@ -70,7 +78,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         serving(fleet.config) as exporter,
         scraping(exporter.port, folder, {"cluster": "scrapers-own"}) as prometheus,
     ):
-        eventually(lambda: len(prometheus.query("mljob_info")) == 5, "all jobs were scraped", 30)
+        eventually(lambda: len(prometheus.query("mljob_info")) == 7, "all jobs were scraped", 30)
         yield Scraped(exporter, prometheus, fleet.config)
 
 
@@ -87,6 +95,10 @@ def test_every_metric_can_be_queried(scraped: Scraped, section: Section) -> None
 
     without = [name for name in NAMES[section].split() if not scraped.prometheus.query(selector(name))]
     assert without == []
+
+
+def test_metrics_of_trials_can_be_queried(scraped: Scraped) -> None:
+    assert [name for name in TRIAL_NAMES.split() if not scraped.prometheus.query(name)] == []
 
 
 def test_process_metrics_can_be_queried(scraped: Scraped) -> None:
@@ -122,7 +134,13 @@ VALUES = {
     f'count(mljob_rl_log_ratio_abs{{run="{RL}"}})': 3,
     f'count(mljob_rl_pass_at_n{{run="{RL}",n="8"}})': 1,
     f'runwatch_history_rows_malformed_total{{run="{LIVE}"}}': 1,
-    'runwatch_jobs{bucket="sft"}': 3,
+    f'mljob_step{{run="{LOGGED}"}}': 50,
+    f'mljob_loss{{run="{LOGGED}"}}': 3.117,
+    f'mljob_trials{{run="{EVAL}"}}': 16,
+    f'mljob_trials_scored{{run="{EVAL}"}}': 12,
+    f'mljob_trial_pass_ratio{{run="{EVAL}"}}': 0.5,
+    f'mljob_rl_trials_in_window{{run="{RL}"}}': 12,
+    'runwatch_jobs{bucket="sft"}': 4,
     'runwatch_source_up{source="history",site="lab"}': 1,
     "sum(runwatch_source_errors_total)": 0,
     "runwatch_jobs_dropped": 0,
@@ -154,7 +172,7 @@ def test_series_vanish_with_their_job(tmp_path: Path) -> None:
     prometheus_program()
     fleet = write_fleet(tmp_path, port=0, now=time.time())
     with serving(fleet.config) as exporter, scraping(exporter.port, tmp_path, {}) as prometheus:
-        eventually(lambda: len(prometheus.query("mljob_info")) == 5, "all jobs were scraped", 30)
+        eventually(lambda: len(prometheus.query("mljob_info")) == 7, "all jobs were scraped", 30)
         settings = yaml.safe_load(fleet.config.read_text())
         settings["jobs"] = [job for job in settings["jobs"] if job["run"] != RL]
         fleet.config.write_text(yaml.safe_dump(settings))
@@ -164,4 +182,4 @@ def test_series_vanish_with_their_job(tmp_path: Path) -> None:
         eventually(lambda: not prometheus.query(f'{{run="{RL}"}}'), "Prometheus dropped the job")
         # Series that merely stopped coming would stay for five minutes.
         assert prometheus.value('count_over_time(up{job="runwatch"}[10m])') - scrapes <= 2
-        assert len(prometheus.query("mljob_info")) == 4
+        assert len(prometheus.query("mljob_info")) == 6

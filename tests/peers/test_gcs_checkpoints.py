@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 from google.cloud import storage
 
 from runwatch.facts import CheckpointListing, Failure, FailureReason
 from runwatch.fleet import Job
 from runwatch.sources.checkpoints import CheckpointReader
+from runwatch.sources.folder_listing import LookFailedError
 from runwatch.sources.gcs import GcsConnection
 from tests.peers.gcs_server import client_of, files_below, running_gcs_server, upload
 
@@ -143,3 +145,37 @@ def test_the_emulators_environment_variable_is_enough(
         assert listed(reader.read(job_with("gs://environment/run"))) == [(3, True)]
     finally:
         reader.close()
+
+
+def test_the_end_of_an_object_is_read_alone(client: storage.Client) -> None:
+    upload(client, "tails", {"run/long": b"0123456789" * 1000 + b"end", "run/short": b"abc", "run/empty": b""})
+    counted: list[str] = []
+    store = GcsConnection(client, timeout=5.0).open("tails", "run", lambda: counted.append("one"))
+    answers: list[requests.Response] = []
+    client._http.hooks["response"].append(lambda answer, **_: answers.append(answer))
+    assert store.read_tail("long", 7) == b"6789end"
+    assert [(answer.status_code, answer.headers["Content-Length"]) for answer in answers] == [(206, "7")]
+    assert store.read_tail("short", 3) == b"abc"
+    assert store.read_tail("short", 1000) == b"abc"
+    assert store.read_tail("empty", 10) == b""
+    with pytest.raises(LookFailedError) as gone:
+        store.read_tail("missing", 10)
+    assert gone.value.failure.reason is FailureReason.NOT_FOUND
+    assert counted == ["one"] * 5
+
+
+def test_a_trainer_log_in_a_bucket_confirms_the_end_for_one_request_each_time_it_is_written(
+    client: storage.Client,
+) -> None:
+    running, done = b'{"current_steps":45,"total_steps":50}\n', b'{"current_steps":50,"total_steps":50}\n'
+    upload(client, "llama", {"out/trainer_log.jsonl": running * 4000})
+    reading = Reading(client)
+    first = reading.look("gs://llama/out")
+    assert isinstance(first, CheckpointListing)
+    assert (first.completed, len(reading.requests)) == (False, 2)
+    assert reading.look("gs://llama/out") == first
+    assert len(reading.requests) == 1
+    upload(client, "llama", {"out/trainer_log.jsonl": running * 4000 + done})
+    second = reading.look("gs://llama/out")
+    assert isinstance(second, CheckpointListing)
+    assert (second.completed, len(reading.requests)) == (True, 2)

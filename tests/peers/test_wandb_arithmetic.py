@@ -70,7 +70,7 @@ def test_a_server_of_any_kind_hides_no_row(
     kept, requests = read_all(steps, reader, kind, cap)
     assert kept == steps
     assert reader.rows_read == len(steps)
-    assert requests < 80 + 40 * len(steps) / min(cap, 10_000)
+    assert requests < 80 + 80 * len(steps) / min(cap, 10_000)
 
 
 @settings(max_examples=150, phases=NO_SHRINKING, deadline=None)

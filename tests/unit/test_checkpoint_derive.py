@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runwatch.derive.checkpoint_interval import Interval, checkpoint_interval, read_time_span
-from runwatch.derive.checkpoints import measure_checkpoints, newest_complete
+from runwatch.derive.checkpoints import measure_checkpoints
 from runwatch.facts import Checkpoint, CheckpointListing
+from runwatch.facts.checkpoints import newest_complete
 from runwatch.measurements import Evidence, Measurements
 
 
@@ -117,9 +118,7 @@ def test_older_ones_are_told_in_one_line() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.booleans()), max_size=30))
 def test_newest_against_counting_down(folders: list[tuple[int, bool]]) -> None:
-    found = newest_complete(
-        CheckpointListing(tuple(checkpoint(step, 1.0 if complete else None) for step, complete in folders))
-    )
+    found = newest_complete(checkpoint(step, 1.0 if complete else None) for step, complete in folders)
     by_counting_down = next((step for step in range(300, -1, -1) if (step, True) in folders), None)
     assert (None if found is None else found.step) == by_counting_down
 

@@ -62,6 +62,14 @@ class Store:
             raise LookFailedError(Failure(FailureReason.NOT_FOUND, f"{name} is gone"))
         return self.bucket.objects[name][0]
 
+    def read_tail(self, path: str, length: int) -> bytes:
+        self.count()
+        name = f"{self.prefix}/{path}"
+        self.bucket.ask(f"tail {name}")
+        if name not in self.bucket.objects:
+            raise LookFailedError(Failure(FailureReason.NOT_FOUND, f"{name} is gone"))
+        return self.bucket.objects[name][0][-length:]
+
 
 def metadata(step: int) -> bytes:
     return json.dumps({"step": step, "timestamp": "2026-01-01T00:00:00", "is_temporary": False}).encode()

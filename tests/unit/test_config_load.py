@@ -128,10 +128,9 @@ def test_stale_after_is_three_times_the_longest_interval(tmp_path: Path) -> None
 
 def test_warnings_without_a_file_name_the_key(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
-    path.write_text("sites: {k: {scheduler: kubernetes}}\njobs: [{run: a, bucket: rl, trials: {path: t}}]")
+    path.write_text("wandb: {api_key_file: missing}\njobs: [{run: a, bucket: rl, trials: {path: t}}]")
     assert [str(warning) for warning in warnings(load_config(path))] == [
-        "sites.k: schedulers are not read by this version: state comes from history alone",
-        "jobs[0].trials: trials are not read by this version",
+        f"wandb.api_key_file: no such file now: {tmp_path / 'missing'}",
     ]
 
 

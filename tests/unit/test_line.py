@@ -24,6 +24,7 @@ from tests.unit.small_fleet import (
     rl_collapsing,
     sft_blind,
 )
+from tests.unit.whole_fleet import datagen_dead_engine, eval_with_timeouts, eval_without_a_result
 
 RUNNING: dict[str, Value] = {
     "step": 12345, "target_step": 29945, "loss": 2.34567, "tokens_per_second": 65535.6, "gaps": {"unknown": 12},
@@ -47,7 +48,24 @@ def test_a_healthy_run() -> None:
 
 def test_nothing_measured() -> None:
     assert compact_line(nothing_measured(), NOW) == (
-        "datagen-x state=— step=—/— (—%) loss=— ~—tok/s preempts=— gaps=—/—h ckpt=— | no step known: history not read"
+        "datagen-x state=— trials=—/— (—%) loss=— ~—tok/s preempts=— gaps=—/—h ckpt=— | "
+        "no result known: trials not read"
+    )
+
+
+def test_results_stand_for_steps() -> None:
+    # 142 / 300 = 47.3 %
+    assert compact_line(eval_with_timeouts(), NOW) == (
+        "tb2-qwen3-32b state=running trials=142/300 (47.3%) loss=— ~—tok/s preempts=— gaps=—/—h ckpt=— | "
+        "pass-rate 0.211; 31.25 turns a trial"
+    )
+    assert compact_line(eval_without_a_result(), NOW) == (
+        "tb2-new state=running trials=0/300 (0.0%) loss=— ~—tok/s preempts=— gaps=—/—h ckpt=— | "
+        "pre-first-result: setup or compile, 9 min since its start"
+    )
+    assert compact_line(datagen_dead_engine(), NOW) == (
+        "datagen-dead state=running trials=40/— (—%) loss=— ~—tok/s preempts=— gaps=—/—h ckpt=— | "
+        "dead engine: 1.00 turns a trial over 40 trials: do not consolidate"
     )
 
 
@@ -81,6 +99,21 @@ def test_the_loss_of_an_rl_job_is_its_policy_loss() -> None:
 )
 def test_four_significant_digits(loss: float, text: str) -> None:
     assert f" loss={text} " in line(RUNNING | {"loss": loss})
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({}, "preempts=—"),
+        ({"interruptions": {"preemption": 9, "failure": 1}, "preemptions": 80}, "preempts=9"),
+        ({"interruptions": {"preemption": 0}, "preemptions": 8}, "preempts=0"),  # a user's cancel of eight tasks
+        ({"preemptions": 80}, "preempts=80*"),
+    ],
+)
+def test_preemptions_are_gang_interruptions_or_the_schedulers_sum_with_a_mark(
+    values: dict[str, Value], text: str
+) -> None:
+    assert f" {text} " in line(RUNNING | values)
 
 
 def test_an_unknown_target_has_no_percentage() -> None:

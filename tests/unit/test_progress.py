@@ -10,7 +10,7 @@ import pytest
 from runwatch.config.model import TrainerConfig
 from runwatch.derive.history_digest import HistoryDigest
 from runwatch.derive.progress import ProgressContext, last_step_reached, measure_progress, segment_starts
-from runwatch.facts import Checkpoint, HistoryRow, HistoryRun
+from runwatch.facts import Checkpoint, HistoryRow, HistoryRun, TrainerFacts
 from runwatch.measurements import Evidence, Measurements
 
 START = 1_790_000_000.0
@@ -26,6 +26,7 @@ def measure(
     end: float | None = None,
     checkpoints: list[Checkpoint] | None = None,
     is_rl: bool = False,
+    trainer: TrainerFacts | None = None,
 ) -> tuple[Measurements, list[Evidence]]:
     own, run = own or TrainerConfig(), run or HistoryRun()
     digest = HistoryDigest(is_rl=is_rl, segment_starts=segment_starts(run.config, own))
@@ -33,7 +34,9 @@ def measure(
     summary = digest.summary()
     latest = summary.steps.latest_time or 0.0
     measured = Measurements()
-    context = ProgressContext(own, run, is_rl, summary.start_time, end, observed or latest, checkpoints)
+    context = ProgressContext(
+        own, run, is_rl, summary.start_time, end, observed or latest, checkpoints, trainer=trainer
+    )
     return measured, measure_progress(measured, summary, context)
 
 
@@ -212,3 +215,17 @@ def test_an_rl_jobs_loss_is_not_a_training_loss() -> None:
     measured, _ = measure(rows, is_rl=True)
     assert measured.get("mljob_loss") is None
     assert measured.get("mljob_nonfinite", metric="loss") is None
+
+
+def test_a_checkpoint_tells_the_target_where_neither_config_nor_history_does() -> None:
+    rows = [HistoryRow(i, START + 10.0 * i, i, {"train/loss": 2.0}) for i in range(1, 41)]
+    state = TrainerFacts(global_step=30, max_steps=80, save_steps=30)
+    measured, evidence = measure(rows, trainer=state)
+    assert measured.get("mljob_target_step") == 80
+    assert measured.get("mljob_eta_seconds") == 400.0  # 40 steps of 10 s are to come
+    texts = [line.text for line in evidence]
+    assert "target step 80 from max_steps in trainer_state.json of the checkpoint at step 30" in texts
+    told, _ = measure(rows, trainer=state, run=HistoryRun(config={"max_steps": 100}))
+    assert told.get("mljob_target_step") == 100
+    beyond, _ = measure(rows, trainer=TrainerFacts(global_step=30, max_steps=30))
+    assert beyond.get("mljob_target_step") is None

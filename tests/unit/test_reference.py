@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from runwatch import catalogue, reference, thresholds
-from runwatch.catalogue import METRICS, Metric, Section
+from runwatch.catalogue import METRICS
+from runwatch.metric_kinds import Metric, Section
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 BAR = re.compile(r"(?<!\\)\|")

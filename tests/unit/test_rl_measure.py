@@ -6,11 +6,12 @@ import math
 
 import pytest
 
-from runwatch.catalogue import METRICS, Section
+from runwatch.catalogue import METRICS
 from runwatch.derive.rl import measure_rl
 from runwatch.derive.rl_digest import RLDigest
 from runwatch.facts import HistoryRow
 from runwatch.measurements import Evidence, Measurements
+from runwatch.metric_kinds import Section
 
 Row = tuple[int, dict[str, float]]
 

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from runwatch.report.tables import render_tables
 from tests.unit.small_fleet import NOW, rl_collapsing, rl_seqnorm, sft_degraded, small_fleet
+from tests.unit.whole_fleet import whole_fleet
 
 DATA = Path(__file__).parents[1] / "data" / "tables"
 
@@ -20,9 +21,24 @@ def test_whole_tables(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
+def test_whole_tables_of_all_buckets(width: int) -> None:
+    expected = (DATA / f"whole_fleet_{width}.txt").read_text(encoding="utf-8")
+    assert render_tables(whole_fleet(), NOW, width=width) == expected
+    assert render_tables(whole_fleet()[::-1], NOW, width=width) == expected
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
 def test_the_order_of_the_reports_does_not_matter(width: int) -> None:
     forwards = render_tables(small_fleet(), NOW, bucket=None, width=width)
     assert render_tables(small_fleet()[::-1], NOW, bucket=None, width=width) == forwards
+
+
+@pytest.mark.parametrize("width", range(40, 240, 9))
+def test_no_figure_of_datagen_and_evals_is_cut(width: int) -> None:
+    text = render_tables(whole_fleet(), NOW, width=width)
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    cells = {cell.strip() for line in text.splitlines() for cell in line.split("│")}
+    assert {"8,612", "5.10", "0.531", "19.1 %", "142/300", "12/—", "0.211", "89/89"} <= cells
 
 
 @pytest.mark.parametrize("width", range(40, 240, 7))

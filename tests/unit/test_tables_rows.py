@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from runwatch.catalogue import JOB_PHASES, JOB_STATES, METRICS
-from runwatch.measurements import JobReport
-from runwatch.report.columns import TABLES
+from runwatch.measurements import Evidence, JobReport
+from runwatch.report.columns import TABLES, CellFormat
 from runwatch.report.rows import FilledTable, fill_tables
 from runwatch.report.tables import render_tables, tables_json
 from tests.unit.small_fleet import (
@@ -43,9 +43,9 @@ def test_every_job_stands_somewhere_worst_first() -> None:
     assert by_table(small_fleet()) == {
         "rl": ["rl-base", "rl-shaped"],
         "sft": ["delphi-1e23-p33m67-k0p20-lr0.67-b6607e", "cell-b", "cell-a"],
-        "other": ["tb2-eval", "datagen-x"],
+        "eval": ["tb2-eval"],
         "training_health": ["rl-base", "delphi-1e23-p33m67-k0p20-lr0.67-b6607e", "cell-b", "cell-a", "rl-shaped"],
-        "bringup": ["cell-c", "rl-new"],
+        "bringup": ["cell-c", "rl-new", "datagen-x"],
     }
 
 
@@ -67,7 +67,7 @@ def test_equally_bad_jobs_are_ordered_by_name() -> None:
 
 def test_columns_name_metrics_of_the_catalogue() -> None:
     for kind in TABLES:
-        assert kind.columns[0].title == "Job"
+        assert kind.columns[0].format is CellFormat.NAME
         for column in kind.columns:
             for name in column.metrics:
                 assert set(dict(column.labels)) <= set(METRICS[name].labels)
@@ -83,6 +83,9 @@ def test_columns_are_the_operators() -> None:
     assert titles["training_health"] == [
         "Job", "Step", "tok/s", "Preempts", "Gaps", "Checkpoint", "Goodput", "ETA", "Trend",
     ]  # fmt: skip
+    assert titles["datagen"] == ["Run", "Chunks", "Trials", "avg_turns", "Mean", "exc%", "Trend"]
+    assert titles["eval"] == ["Model × benchmark", "Trials", "pass-rate", "top exception", "Infra", "Trend"]
+    assert titles["other"] == ["Job", "Type", "State", "Elapsed", "Note"]
 
 
 def test_sites_are_named_where_there_are_several() -> None:
@@ -103,6 +106,80 @@ def test_pass_at_n_says_which_n() -> None:
     table = fill_tables([rl_collapsing(), sixteen], NOW)[0]
     assert [row.cells[3] for row in table.rows] == ["0.700", "0.250"]
     assert table.notes == ("pass@N: N = 16 for b", "pass@N: N = 8 for rl-base (base)")
+
+
+def test_rewards_of_unlike_shaping_are_not_comparable() -> None:
+    def rewarded(run: str, shaping: str, values: dict[str, Value] | None = None) -> JobReport:
+        return job(
+            run, "rl", measure({"step": 1, "rl_reward": 0.5} if values is None else values), info={"shaping": shaping}
+        )
+
+    both = [rewarded("a", "on"), rewarded("b", "off"), rewarded("c", ""), rewarded("d", "on")]
+    assert fill_tables(both, NOW)[0].notes == ("rewards not comparable: a (shaped), d (shaped) with b (base)",)
+    assert fill_tables([both[0], both[2], both[3]], NOW)[0].notes == ()
+    assert fill_tables([both[0], rewarded("b", "off", {"step": 1})], NOW)[0].notes == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"chunks": {"done": 18, "running": 2, "hung": 0, "failed": 0, "pending": 0}}, "18/20 done, 2 running"),
+        ({"chunks": {"done": 20, "running": 0, "hung": 0, "failed": 0, "pending": 0}}, "20/20 done"),
+        ({"chunks": {"done": 0, "running": 1, "hung": 1, "failed": 1, "pending": 7}},
+         "0/10 done, 1 running, 1 hung, 1 failed"),
+        ({}, "—"),
+    ],
+)  # fmt: skip
+def test_chunks_cell(values: dict[str, Value], expected: str) -> None:
+    assert only(job("x", "datagen", measure({"trials": 5} | values)), "datagen")["Chunks"] == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"trial_exceptions": {"BError": 5, "AError": 5, "other": 90}, "trial_exception_ratio": 1}, "AError (5)"),
+        ({"trial_exceptions": {"other": 3}, "trial_exception_ratio": 0.1}, "other (3)"),
+        ({"trial_exception_ratio": 0}, "none"),
+        ({}, "—"),
+    ],
+)
+def test_top_exception_cell(values: dict[str, Value], expected: str) -> None:
+    assert only(job("x", "eval", measure({"trials": 5} | values)), "eval")["top exception"] == expected
+
+
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [
+        ({}, "—"),
+        ({"tunnel": 1, "engine": 0}, "tunnel ✓, engine ✗, progress —"),
+        ({"api_base": 1}, "tunnel —, engine —, progress —"),
+        ({"api_base": 0, "progress": 1}, "tunnel —, engine —, progress ✓, api_base ✗"),
+    ],
+)
+def test_infrastructure_cell(checks: dict[str, float], expected: str) -> None:
+    assert only(job("x", "eval", measure({"trials": 5, "infra_check": checks})), "eval")["Infra"] == expected
+
+
+def test_datagen_names_its_tracker_row_and_an_eval_its_kind() -> None:
+    datagen = job("x", "datagen", measure({"trials": 5}), info={"tracker_row": "12", "kind": "swe"})
+    assert only(datagen, "datagen")["Run"] == "x (tracker row #12)"
+    evaluation = job("x", "eval", measure({"trials": 5}), info={"tracker_row": "12", "kind": "tb2"})
+    assert only(evaluation, "eval")["Model × benchmark"] == "x (tb2)"
+
+
+def test_a_note_stands_before_what_is_known() -> None:
+    note = [Evidence("note", "pushes 9 rows")]
+    values = measure({"start_timestamp_seconds": NOW - 600}, "failed", "finished")
+    failed = job("x", "other", values, [("failed", "failed, exit 1: diagnose")], info={"kind": "upload"}, evidence=note)
+    cells = only(failed, "other")
+    assert (cells["Type"], cells["Note"]) == ("upload", "pushes 9 rows; failed, exit 1: diagnose")
+    assert only(replace(failed, verdicts=()), "other")["Note"] == "pushes 9 rows"
+    assert only(replace(failed, evidence=()), "other")["Note"] == "failed, exit 1: diagnose"
+
+
+def test_an_eval_waits_for_its_first_result() -> None:
+    waiting = job("x", "eval", measure({"trials": 0}, "running", "bringup"), [("bringup", "no first result yet")])
+    assert only(waiting, "bringup")["Waits for"] == "its first result"
 
 
 @pytest.mark.parametrize(
@@ -126,14 +203,33 @@ def test_checkpoint_cell(values: dict[str, Value], expected: str) -> None:
     ("values", "expected"),
     [
         ({"gaps": {"unknown": 0}, "gap_seconds": {"unknown": 0}}, "0 / 0.00 h"),
-        ({"gaps": {"preemption": 12}, "gap_seconds": {"preemption": 25920}}, "12 / 7.20 h"),
+        ({"gaps": {"preemption": 12}, "gap_seconds": {"preemption": 25920}}, "12 / 7.20 h, 12 preemption"),
         ({"gaps": {"preemption": 1, "unexplained": 2}, "gap_seconds": {"preemption": 400, "unexplained": 1400}},
-         "3 / 0.50 h, 2 unexplained"),
+         "3 / 0.50 h, 1 preemption, 2 unexplained"),
         ({}, "—"),
     ],
 )  # fmt: skip
 def test_gaps_cell(values: dict[str, Value], expected: str) -> None:
     assert only(job("x", "sft", measure({"step": 1} | values)), "training_health")["Gaps"] == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, "—"),
+        ({"interruptions": {"preemption": 9}, "preemptions": 80}, "9"),
+        ({"preemptions": 80}, "80*"),
+    ],
+)
+def test_preempts_cell(values: dict[str, Value], expected: str) -> None:
+    assert only(job("x", "sft", measure({"step": 1} | values)), "training_health")["Preempts"] == expected
+
+
+def test_what_a_queued_job_waits_for() -> None:
+    queued = [("queued", "queued")]
+    for reason, text in (("capacity", "capacity"), ("dependency", "another job"), ("unknown", "its turn in the queue")):
+        report = job("x", "sft", measure({"waiting": {reason: 1}}, "pending", "queued"), queued)
+        assert only(report, "bringup")["Waits for"] == text
 
 
 def test_a_blind_source_is_told_and_takes_stable_away() -> None:
@@ -189,6 +285,19 @@ def test_json_has_metric_names_and_verdicts_as_keys() -> None:
     assert first["metrics"]["mljob_rl_reward"] == 0.4512
     assert first["metrics"]["mljob_gaps"] == [{"cause": "unknown", "value": 2.0}]
     assert first["verdicts"][1] == {"verdict": "grad_norm_high", "text": "grad 1.3, two steps"}
+    assert document["grids"] == {
+        "lr-sweep": [
+            {"cell": "cell-a", "run": "cell-a", "site": "marin", "state": "done"},
+            {"cell": "cell-b", "run": "cell-b", "site": "marin", "state": "running"},
+            {"cell": "cell-c", "run": "cell-c", "site": "marin", "state": "pending"},
+            {
+                "cell": "delphi-1e23-p33m67-k0p20-lr0.67-b6607e",
+                "run": "delphi-1e23-p33m67-k0p20-lr0.67-b6607e",
+                "site": "marin",
+                "state": "running",
+            },
+        ]
+    }
     blind = document["jobs"][3]
     assert blind["blind_sources"] == [{"source": "history", "age_seconds": 1380.0, "ever_read": True}]
     assert document["jobs"][-1]["metrics"] == {}

@@ -7,8 +7,9 @@ import threading
 from prometheus_client.parser import text_string_to_metric_families
 
 from runwatch import __version__
-from runwatch.catalogue import METRICS, Section
+from runwatch.catalogue import METRICS
 from runwatch.facts import FailureReason, SourceKind
+from runwatch.metric_kinds import Section
 from runwatch.telemetry import Telemetry
 
 HISTORY, CHECKPOINTS = SourceKind.HISTORY, SourceKind.CHECKPOINTS
@@ -34,6 +35,7 @@ def use_everything(telemetry: Telemetry) -> None:
     telemetry.set_series(120)
     telemetry.set_jobs_dropped(0)
     telemetry.add_malformed("run-a", 3)
+    telemetry.set_log_lines_unparsed("run-a", 2)
     telemetry.set_reload(True, 1764449000)
 
 
@@ -159,3 +161,12 @@ def test_counts_from_many_threads_add_up_while_others_render() -> None:
     found = samples(telemetry)
     assert found[("runwatch_source_requests_total", "a", "history")] == 400
     assert found[("runwatch_source_requests_total", "b", "history")] == 200
+
+
+def test_unparsed_lines_count_up_however_often_the_log_is_read_anew() -> None:
+    telemetry = Telemetry()
+    for so_far in (2, 2, 5, 1, 3):  # the fourth look read the log from its start again
+        telemetry.set_log_lines_unparsed("run-a", so_far)
+    assert samples(telemetry)[("runwatch_log_lines_unparsed_total", "run-a")] == 2 + 0 + 3 + 0 + 2
+    telemetry.forget_run("run-a")
+    assert not [key for key in samples(telemetry) if key[0] == "runwatch_log_lines_unparsed_total"]

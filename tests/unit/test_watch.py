@@ -256,3 +256,20 @@ def test_a_checkpoint_ahead_of_a_silent_history_is_a_conflict() -> None:
     measured = report_of(watch).measurements
     assert measured.get("mljob_state_conflict") == 1
     assert measured.get("mljob_checkpoint_lag_steps") == 9 - 400
+
+
+def test_a_job_that_only_gained_places_keeps_what_is_known() -> None:
+    found = job("one", discovered=True)
+    watch, _ = watch_of(found)
+    config = Config(poll_interval="10s", stale_after="100s")  # type: ignore[arg-type]
+    source = Scripted(SourceKind.HISTORY, lambda j: update(0, 5))
+    watch.poll(SourceBinding(source, "jsonl"))
+    labels = found.labels.model_copy(update={"owner": "u1"})
+    watch.set_jobs(config, [job("one", discovered=True, checkpoints=("/ckpt",), labels=labels)])
+    report = report_of(watch)
+    assert report.measurements.get("mljob_step") == 4
+    assert report.info["owner"] == "u1"
+    source.answer = lambda j: update(5, 5)
+    watch.poll(SourceBinding(source, "jsonl"))
+    assert source.forgotten == []
+    assert report_of(watch).measurements.get("mljob_step") == 9

@@ -86,5 +86,16 @@ def _template_faults(discover: Entry, groups: frozenset[str], missing: str) -> I
         for field in fields:
             if field not in groups:
                 yield entry.fault(missing.format(field[:80]))
+        yield from _star_faults(entry, entry.value)
         if not fields:
             yield entry.fault("all jobs found would share it: put a field such as {name} in it")
+
+
+def _star_faults(entry: Entry, template: str) -> Iterator[Fault]:
+    """Find wildcards that no listing of one level can resolve. A log may be any glob."""
+    if entry.name == "log":
+        return
+    if template.count("*") > 1:
+        yield entry.fault(f"expected one * at most, got {template.count('*')} in {shown(template)}")
+    elif entry.name == "wandb" and "*" in template.rpartition("/")[0]:
+        yield entry.fault(f"expected * in the run's id alone, got {shown(template)}")

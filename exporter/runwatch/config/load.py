@@ -11,6 +11,7 @@ from runwatch.config.paths import resolve_paths
 from runwatch.config.schema import schema_faults
 from runwatch.config.semantics import semantic_faults
 from runwatch.config.tree import Entry, read_tree
+from runwatch.parsing.benign import read_patterns
 from runwatch.server.web_config import WebConfigError, load_web_config, tls_context
 
 __all__ = ["ConfigError", "Fault", "check", "load_config", "warnings"]
@@ -46,7 +47,7 @@ def _read(path: Path) -> tuple[Config | None, Entry | None, tuple[Fault, ...]]:
         return None, root, (root.fault("expected a mapping with keys such as jobs and sites"), *faults)
     resolve_paths(root, path.parent.absolute())
     config, type_faults = schema_faults(root)
-    faults += [*type_faults, *semantic_faults(root), *_web_config_faults(root)]
+    faults += [*type_faults, *semantic_faults(root), *_web_config_faults(root), *_benign_faults(root)]
     # Two checks may come to one conclusion; each is told once, in the order of the file.
     in_order = sorted(dict.fromkeys(faults), key=lambda fault: fault.line or 0)
     return config, root, tuple(in_order)
@@ -79,4 +80,15 @@ def _web_config_faults(root: Entry) -> list[Fault]:
             tls_context(web_config.tls)
     except WebConfigError as error:
         return [entry.fault(str(error))]
+    return []
+
+
+def _benign_faults(root: Entry) -> list[Fault]:
+    entry = root.get("benign_lines")
+    if entry is None or not isinstance(entry.value, str) or not entry.value or "\0" in entry.value:
+        return []
+    try:
+        read_patterns(Path(entry.value))
+    except ConfigError as error:
+        return list(error.faults)
     return []

@@ -186,6 +186,16 @@ class Config(_Strict):
         default=None,
         description="Folders that paths, globs and log fallbacks must stay in; default: those the config names.",
     )
+    state_file: Path | None = Field(
+        default=None,
+        description="Small file in which is kept what schedulers forget (jobs that were found, paths of logs, "
+        "dependencies), for `linger`; written anew when that changes. Without it these are lost at a restart.",
+    )
+    benign_lines: Path | None = Field(
+        default=None,
+        description="YAML of more lines in logs that are no faults: a list of entries with `pattern`, `reason` and, if "
+        "wanted, `site`, `fault_beside`, `within`.",
+    )
     max_jobs: Count = Field(default=5000, description="Jobs watched at most: listed ones first, then found ones.")
     wandb: WandbSettings = Field(default=WandbSettings(), description="How to reach W&B.")
     sites: dict[str, Site] = Field(default={}, description="Clusters by name.")

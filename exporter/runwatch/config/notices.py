@@ -1,4 +1,4 @@
-"""What a valid config asks for that this version does not do, or that is not there yet: warnings, not faults."""
+"""What a valid config names that is not there yet: warnings, not faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Location = tuple[str | int, ...]
 
 
 def warnings(config: Config, root: Entry | None = None) -> tuple[Fault, ...]:
-    """Return one warning for each thing that is asked for and not read by this version, or not there.
+    """Return one warning for each thing that is asked for and not there.
 
     Args:
         config: The config.
@@ -33,19 +33,6 @@ def _warning(location: Location, message: str, root: Entry | None) -> Fault:
 
 def _notices(config: Config) -> Iterator[tuple[Location, str]]:
     yield from _missing_files(config)
-    for name, site in config.sites.items():
-        if site.scheduler != "none":
-            yield ("sites", name), "schedulers are not read by this version: state comes from history alone"
-    for section, specs in (("jobs", config.jobs), ("discover", config.discover)):
-        for index, spec in enumerate(specs):
-            for number, source in enumerate(spec.history):
-                if source.log is not None:
-                    yield (section, index, "history", number, "log"), "logs are not read by this version"
-            if spec.trials is not None:
-                yield (section, index, "trials"), "trials are not read by this version"
-    for index, discovery in enumerate(config.discover):
-        if discovery.match is not None:
-            yield ("discover", index, "match"), "schedulers are not read by this version: no job is found by match"
     if not config.jobs and not config.discover:
         yield (), "neither jobs nor discover: nothing to watch"
 

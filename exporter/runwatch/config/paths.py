@@ -40,6 +40,8 @@ def _job_paths(root: Entry) -> Iterator[Entry | None]:
 
 def _other_paths(root: Entry) -> Iterator[Entry | None]:
     yield root.get("web_config")
+    yield root.get("benign_lines")
+    yield root.get("state_file")
     yield from root.listed("file_roots")
     wandb, sites = root.get("wandb"), root.get("sites")
     yield None if wandb is None else wandb.get("api_key_file")

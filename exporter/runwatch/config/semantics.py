@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from runwatch.config.addresses import check_http_url, split_listen
 from runwatch.config.discovery_faults import discovery_faults
@@ -54,9 +56,27 @@ def _server_faults(root: Entry) -> Iterator[Fault]:
         if not (name.isascii() and name.isidentifier()) or looks_like_key:
             # Not repeated: a key that was put here by mistake is a secret.
             yield variable.fault("expected the name of an environment variable, such as WANDB_API_KEY")
+    yield from _state_file_faults(root)
     roots = root.get("file_roots")
     if roots is not None and roots.value == []:
         yield roots.fault("expected folders, got an empty list")
+
+
+def _state_file_faults(root: Entry) -> Iterator[Fault]:
+    """Find a state file that would be written over something else."""
+    state_file = root.get("state_file")
+    if state_file is None or not isinstance(state_file.value, str) or not state_file.value:
+        return
+    sites = root.get("sites")
+    read = [root.get("web_config"), _in_section(root, "wandb", "api_key_file")]
+    read += [site.get("token_file") for site in ({} if sites is None else sites.named()).values()]
+    also = next((entry for entry in read if entry is not None and entry.value == state_file.value), None)
+    if also is not None:
+        yield state_file.fault(f"is written, and cannot be the file of {also.key} too")
+    elif os.path.abspath(root.file) == state_file.value:  # noqa: PTH100 as the paths of the config are made
+        yield state_file.fault("is written, and cannot be the config itself")
+    elif "\0" not in state_file.value and Path(state_file.value).is_dir():
+        yield state_file.fault(f"expected a file, and {state_file.value} is a folder")
 
 
 def _in_section(root: Entry, section: str, name: str) -> Entry | None:

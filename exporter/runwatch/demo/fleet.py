@@ -19,12 +19,14 @@ from runwatch.demo.saves import LevanterSaves, SkyrlSaves, write_at, write_huggi
 CAPTURES = Path(__file__).parent / "captures"
 POLL_SECONDS = 2
 
-ENDED, LIVE, RL, BRINGUP, FAILED = (
+ENDED, LIVE, RL, BRINGUP, FAILED, LOGGED, EVAL = (
     "delphi-tiny-abc123",
     "delphi-tiny-live",
     "terminus-agentic-rl",
     "math-rl-new-image",
     "qwen-coldstart",
+    "llamafactory-tiny",
+    "tb2-eval-tiny",
 )
 
 _TINY = {"train_batch_size": 16, "max_seq_len": 4096}
@@ -60,7 +62,8 @@ def write_fleet(folder: Path, port: int, now: float) -> DemoFleet:
     ended = _write_ended(folder)
     live, replayed = _write_live(folder, now)
     rl, replayed_rl = _write_rl(folder, now)
-    jobs = [ended, live, rl, _write_bringup(folder, now), _write_failed(folder)]
+    shutil.copytree(CAPTURES / "harbor", folder / "trials")
+    jobs = [ended, live, rl, _write_bringup(folder, now), _write_failed(folder), _write_logged(folder), _EVAL_JOB]
     config = folder / "runwatch.yaml"
     settings = {
         "poll_interval": f"{POLL_SECONDS}s",
@@ -170,10 +173,26 @@ def _write_rl(folder: Path, now: float) -> tuple[dict[str, object], Replay]:
         "kind": "agentic",
         "history": {"jsonl": replay.path.name},
         "checkpoints": [str(root.relative_to(folder))],
+        "trials": {"path": "trials"},
         "config": {"num_train_steps": _RL_TARGET, "rollouts_per_step": 512, "accelerators": 16, "accelerator": "h100"},
         "labels": {"owner": "bo", "tracker_row": "31", "hold": "no-kill", "shaping": "on"},
     }
     return job, replay
+
+
+def _write_logged(folder: Path) -> dict[str, object]:
+    log = f"{LOGGED}.out"
+    shutil.copyfile(CAPTURES / "logs" / "sft_llamafactory095_tf56.out", folder / log)
+    return {"run": LOGGED, "bucket": "sft", "site": "desk", "history": {"log": log}, "labels": {"owner": "cy"}}
+
+
+_EVAL_JOB: dict[str, object] = {
+    "run": EVAL,
+    "bucket": "eval",
+    "site": "desk",
+    "trials": {"path": "trials", "target": 16},
+    "labels": {"owner": "cy", "tracker_row": "40"},
+}
 
 
 def _write_bringup(folder: Path, now: float) -> dict[str, object]:

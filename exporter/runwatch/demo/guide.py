@@ -6,7 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from runwatch.demo.fleet import BRINGUP, ENDED, FAILED, LIVE, RL
+from runwatch.demo.fleet import BRINGUP, ENDED, EVAL, FAILED, LIVE, LOGGED, RL
 from runwatch.demo.prometheus import query_url
 
 QUERIES = (
@@ -25,6 +25,8 @@ _JOBS = (
     (LIVE, "the same run replayed as JSON lines, a new step every 2 s: two gaps, 51 steps done again, an aborted save"),
     (RL, "an RL job in SkyRL's format, a new step every 5 s: it collapsed at step 47 and recovered (generated values)"),
     (BRINGUP, "an RL job that was evaluated once and has not made a step yet"),
+    (LOGGED, "a fine-tune of 50 steps, read from its log alone: a real LLaMA-Factory run"),
+    (EVAL, "16 trials of a real `harbor run` with a fake agent, 12 of them scored; the RL job above has them too"),
     (FAILED, "a fine-tune whose loss became NaN, exit code 1 (generated values, written by the real W&B client)"),
 )
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from runwatch.config.durations import parse_duration
 from runwatch.derive.trainer_config import lookup
-from runwatch.facts import Checkpoint
+from runwatch.facts import Checkpoint, TrainerFacts
 from runwatch.thresholds import MEDIAN_MINIMUM_COUNT
 
 _TIMEDELTA_TEXT = re.compile(r"(?:([0-9]{1,6}) days?, )?([0-9]{1,6}):([0-5]?[0-9]):([0-5]?[0-9](?:\.[0-9]+)?)")
@@ -79,12 +79,14 @@ def checkpoint_interval(
     step_duration: float | None,
     trainer_config: Mapping[str, object],
     configured: float | None,
+    trainer: TrainerFacts | None = None,
 ) -> Interval | None:
     """Return the interval from the first of these that gives one.
 
     The job's `config.checkpoint_interval`; Levanter's `trainer.checkpointer.save_interval`; HF's `save_steps` (a
-    whole number, under the save strategy `steps`) and SkyRL's `ckpt_interval`, times `step_duration` in seconds; the
-    median time between complete checkpoints.
+    whole number, under the save strategy `steps`) and SkyRL's `ckpt_interval`, times `step_duration` in seconds;
+    `save_steps` of the newest checkpoint's `trainer_state.json`, times the same, where the saved steps bear it out;
+    the median time between complete checkpoints.
     """
     if configured is not None:
         return Interval(configured, "config.checkpoint_interval")
@@ -92,7 +94,11 @@ def checkpoint_interval(
     saved_each = read_time_span(lookup(trainer_config, path))
     if saved_each is not None:
         return Interval(saved_each, f"tracker's config {path}")
-    return _from_steps(trainer_config, step_duration) or _measured(checkpoints)
+    return (
+        _from_steps(trainer_config, step_duration)
+        or _from_state(trainer, checkpoints, trainer_config, step_duration)
+        or _measured(checkpoints)
+    )
 
 
 def _from_steps(trainer_config: Mapping[str, object], step_duration: float | None) -> Interval | None:
@@ -106,6 +112,36 @@ def _from_steps(trainer_config: Mapping[str, object], step_duration: float | Non
             source = f"tracker's config {path} {steps} x {step_duration:g} s a step"
             return Interval(steps * step_duration, source)
     return None
+
+
+def _from_state(
+    trainer: TrainerFacts | None,
+    checkpoints: Sequence[Checkpoint],
+    trainer_config: Mapping[str, object],
+    step_duration: float | None,
+) -> Interval | None:
+    """Use `save_steps` of the state, which does not hold the save strategy: the saved steps have to agree with it."""
+    if trainer is None or trainer.save_steps is None or step_duration is None or step_duration <= 0:
+        return None
+    if not _saves_by_steps(trainer_config) or not _bears_out(trainer, trainer.save_steps, checkpoints):
+        return None
+    source = f"save_steps {trainer.save_steps} in trainer_state.json x {step_duration:g} s a step"
+    return Interval(trainer.save_steps * step_duration, source)
+
+
+def _bears_out(trainer: TrainerFacts, save_steps: int, checkpoints: Sequence[Checkpoint]) -> bool:
+    """Tell whether the complete checkpoints are those of a job that saves each `save_steps` steps.
+
+    The last step is saved in any case. All others lie on multiples, and two neighbours one interval apart; where fewer
+    are kept, the newest must not have been saved at the end of an epoch.
+    """
+    saved = {c.step for c in checkpoints if c.complete and c.layout == "hf"}
+    regular = sorted(step for step in saved if step != trainer.max_steps)
+    if not regular or any(step % save_steps for step in regular):
+        return False
+    if len(regular) > 1:
+        return any(later - earlier == save_steps for earlier, later in pairwise(regular))
+    return trainer.global_step == regular[0] and trainer.epoch is not None and trainer.epoch % 1 > 0
 
 
 def _saves_by_steps(trainer_config: Mapping[str, object]) -> bool:

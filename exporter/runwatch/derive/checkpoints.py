@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runwatch.derive.checkpoint_interval import checkpoint_interval
-from runwatch.facts import Checkpoint, CheckpointListing
+from runwatch.facts import Checkpoint, CheckpointListing, TrainerFacts
+from runwatch.facts.checkpoints import newest_complete
 from runwatch.measurements import Evidence, Measurements
 
 EVIDENCE_CHECKPOINTS = 20
 """So many of the newest are told one by one in `explain`."""
 
 _TOPIC = "checkpoints"
-
-
-def newest_complete(listing: CheckpointListing) -> Checkpoint | None:
-    """Return the complete checkpoint of the highest step, over every root; of two at one step the later saved."""
-    complete = [checkpoint for checkpoint in listing.checkpoints if checkpoint.complete]
-    return max(complete, key=lambda checkpoint: (checkpoint.step, checkpoint.saved_at or 0.0), default=None)
 
 
 def measure_checkpoints(
@@ -46,18 +41,23 @@ def measure_checkpoints(
     measurements.set("mljob_checkpoints", complete, completeness="complete")
     measurements.set("mljob_checkpoints", len(listing.checkpoints) - complete, completeness="partial")
     evidence = _evidence_of_folders(listing)
-    newest = newest_complete(listing)
+    newest = newest_complete(listing.checkpoints)
     if newest is not None:
         measurements.set("mljob_checkpoint_step", newest.step)
         measurements.set("mljob_checkpoint_timestamp_seconds", newest.saved_at)
         if step is not None:
             measurements.set("mljob_checkpoint_lag_steps", step - newest.step)
             evidence += _evidence_of_disagreement(step, newest)
+        if listing.trainer is not None:
+            evidence.append(_evidence_of_trainer(newest, listing.trainer))
+    if listing.trainer_log:
+        evidence.append(Evidence(_TOPIC, listing.trainer_log, {"completed": listing.completed}))
     interval = checkpoint_interval(
         listing.checkpoints,
         step_duration=step_duration,
         trainer_config=trainer_config,
         configured=configured_interval,
+        trainer=listing.trainer,
     )
     if interval is None:
         evidence.append(Evidence(_TOPIC, "interval not known: not configured, and too few complete checkpoints"))
@@ -73,6 +73,24 @@ def _evidence_of_disagreement(step: int, newest: Checkpoint) -> list[Evidence]:
         return []
     text = f"checkpoint at step {newest.step} is ahead of step {step}, the newest the history shows: they disagree"
     return [Evidence(_TOPIC, text, {"checkpoint_step": newest.step, "step": step})]
+
+
+def _evidence_of_trainer(newest: Checkpoint, trainer: TrainerFacts) -> Evidence:
+    """Tell what the Trainer itself wrote. It is no measurement: the history is newer, and may have gone back since."""
+    fields: dict[str, object] = {"global_step": trainer.global_step}
+    text = f"trainer_state.json of {newest.path}: step {trainer.global_step}"
+    if trainer.max_steps is not None:
+        text += f" of {trainer.max_steps}"
+        fields["max_steps"] = trainer.max_steps
+    if trainer.save_steps is not None:
+        text += f", save_steps {trainer.save_steps}"
+        fields["save_steps"] = trainer.save_steps
+    if trainer.logged_step is not None:
+        named = {"loss": trainer.loss, "grad norm": trainer.grad_norm, "learning rate": trainer.learning_rate}
+        values = ", ".join(f"{name} {value:.6g}" for name, value in named.items() if value is not None)
+        text += f"; it last logged at step {trainer.logged_step}: {values}"
+        fields["logged_step"] = trainer.logged_step
+    return Evidence(_TOPIC, text, fields)
 
 
 def _evidence_of_folders(listing: CheckpointListing) -> list[Evidence]:

@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 import time as _time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from runwatch.catalogue import JOB_PHASES, JOB_STATES
+from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.checkpoints import measure_checkpoints
+from runwatch.derive.end_reason import end_reason, failed_alike
 from runwatch.derive.history_digest import HistorySummary
-from runwatch.derive.observation import Intervals
+from runwatch.derive.interruptions import GangInterruption, interruptions
+from runwatch.derive.log import measure_log
+from runwatch.derive.observation import Intervals, blind_limit
+from runwatch.derive.own_word import (
+    TRIAL_BUCKETS,
+    OwnSources,
+    all_results_are_there,
+    own_end,
+    says_it_runs,
+    without_scheduler,
+)
+from runwatch.derive.phase import began_again_after, is_resuming, newest_start, phase_of, phase_of_trials
 from runwatch.derive.progress import ProgressContext, last_step_reached, measure_progress
+from runwatch.derive.reconcile import explain_gaps
 from runwatch.derive.rl import measure_rl
+from runwatch.derive.scheduler_measures import ProgressKnown, goes_on, measure_expected_replay, measure_scheduler
+from runwatch.derive.scheduler_state import (
+    HistoryEvidence,
+    combined_state,
+    results_after_the_end,
+    sources_disagree,
+)
 from runwatch.derive.shaping import rollouts_per_step, shaping
 from runwatch.derive.state import JobState, state_conflict, state_from_history
 from runwatch.derive.trainer_config import target_steps
+from runwatch.derive.trials import TrialsSummary, measure_trials
+from runwatch.derive.verdict_conditions import Subject, pass_ratio_low
+from runwatch.derive.verdict_trials import progress_check
 from runwatch.derive.verdicts import verdicts
-from runwatch.facts import CheckpointListing, Failure, HistoryRun, SourceKind
+from runwatch.facts import CheckpointListing, Failure, HistoryEnd, HistoryRun, LogFacts, SourceKind
 from runwatch.fleet import Job
 from runwatch.measurements import Evidence, JobReport, Measurements
+from runwatch.thresholds import DEAD_ENGINE_TRIALS_COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +62,9 @@ class JobView:
     job: Job
     history: HistoryView | None = None
     checkpoints: CheckpointListing | None = None
+    scheduler: SchedulerView | None = None
+    trials: TrialsSummary | None = None
+    log: LogFacts | None = None
     configured: Mapping[SourceKind, float] = field(default_factory=dict)
     observed: Mapping[SourceKind, float] = field(default_factory=dict)
     failures: Mapping[SourceKind, tuple[Failure, ...]] = field(default_factory=dict)
@@ -50,15 +78,18 @@ def measure_job(view: JobView, now: float, intervals: Intervals) -> JobReport:
         now: Unix seconds; only blindness and how long ago a job ended are measured by it.
         intervals: seconds between two polls of each source.
     """
-    job = view.job
+    job, scheduler = view.job, view.scheduler
     measured = Measurements()
     evidence = _measure_sources(measured, view)
-    state = JobState("unknown", None, None, None, None, "no source of its state was ever read")
+    events = interruptions(scheduler) if scheduler is not None else ()
+    state = _state(view, events, now, intervals)
+    evidence += _measure_trials(measured, view, state)
     shaped: str = job.labels.shaping
     if view.history is not None:
-        state = _measure_history(measured, evidence, view, view.history)
+        evidence += _measure_history(measured, view, view.history, state, events)
         shaped = shaped or _shaping(view.history, job)
     _measure_state(measured, state)
+    _measure_accelerators(measured, view)
     evidence.append(Evidence("state", f"{state.state}: {state.reason}"))
     if view.checkpoints is not None:
         evidence += measure_checkpoints(
@@ -69,13 +100,29 @@ def measure_job(view: JobView, now: float, intervals: Intervals) -> JobReport:
             trainer_config=view.history.run.config if view.history is not None else {},
             configured_interval=job.config.checkpoint_interval,
         )
-        if view.history is not None:
-            conflict = state_conflict(state, view.history.summary, view.checkpoints)
-            measured.set("mljob_state_conflict", float(conflict))
-    info = _info(job, view.history, shaped)
+    evidence += _measure_attempts(measured, view, state, events)
+    if view.log is not None:
+        evidence += measure_log(measured, view.log, bucket=job.bucket, observed=view.observed[SourceKind.LOG])
+    measured.set("mljob_state_conflict", _conflict(view, state))
+    reason = end_reason(state, scheduler, view.log)
+    if reason is not None:
+        measured.set("mljob_end_reason", 1.0, reason=reason)
+    if job.labels.note:
+        evidence.append(Evidence("note", job.labels.note))
+    info = _info(view, shaped)
+    measured.set("mljob_infra_check", progress_check(Subject(measured, job.bucket, info, now)), check="progress")
     gaps = view.history.summary.steps.gaps if view.history is not None else ()
-    newest_gap = gaps[-1].seconds if gaps else None
-    found = verdicts(measured, job.bucket, info, now, intervals=intervals, newest_gap_seconds=newest_gap)
+    found = verdicts(
+        measured,
+        job.bucket,
+        info,
+        now,
+        intervals=intervals,
+        newest_gap_seconds=gaps[-1].seconds if gaps else None,
+        failed_alike=failed_alike(state, scheduler, events),
+        trial_tree=_trial_tree(view),
+        rl_turns=_rl_turns(view),
+    )
     if found:
         measured.set("mljob_trend", 1.0, verdict=found[0].word)
     return JobReport(job.run, job.bucket, job.site, info, measured, found, tuple(evidence))
@@ -101,34 +148,178 @@ def _utc(unix: float) -> str:
     return _time.strftime("%Y-%m-%dT%H:%M:%SZ", _time.gmtime(unix))
 
 
-def _measure_history(measured: Measurements, evidence: list[Evidence], view: JobView, history: HistoryView) -> JobState:
-    job, run, summary = view.job, history.run, history.summary
-    observed = view.observed[SourceKind.HISTORY]
-    target = target_steps(run.config, job.config)
-    state = state_from_history(
-        run,
-        summary,
-        view.checkpoints,
-        observed=observed,
-        last_reached=last_step_reached(summary, target.value if target is not None else None),
+def _last_reached(history: HistoryView, job: Job) -> bool:
+    target = target_steps(history.run.config, job.config)
+    return last_step_reached(history.summary, target.value if target is not None else None)
+
+
+def _state(view: JobView, events: Sequence[GangInterruption], now: float, intervals: Intervals) -> JobState:
+    """Combine what all sources say of the job into its one state and phase."""
+    job, history, scheduler = view.job, view.history, view.scheduler
+    alone: JobState | None = None
+    last_reached = False
+    if history is not None:
+        last_reached = _last_reached(history, job)
+        alone = state_from_history(
+            history.run,
+            history.summary,
+            view.checkpoints,
+            observed=view.observed[SourceKind.HISTORY],
+            last_reached=last_reached,
+            bucket=job.bucket,
+        )
+    sources = _own_sources(view)
+    own = without_scheduler(job.bucket, alone, sources)
+    state = own or JobState("unknown", None, None, None, None, "no source of its state was ever read")
+    if scheduler is not None:
+        if own is not None and newest_start(scheduler) is not None:
+            # Results may be older than the job, where it went on in the folder of another.
+            own = replace(own, start=alone.start if alone is not None else None)
+        state = combined_state(
+            scheduler,
+            own,
+            own_end(job.bucket, alone, sources),
+            runs=says_it_runs(alone, sources),
+            scheduler=job.scheduler,
+            scheduler_is_blind=now - scheduler.observed > blind_limit(SourceKind.SCHEDULER.value, intervals),
+        )
+        last_reached = last_reached or _finished_by_its_own_word(history, scheduler)
+    if job.bucket in TRIAL_BUCKETS and view.trials is not None:
+        phase: str | None = phase_of_trials(
+            state.state,
+            view.trials.trials,
+            all_there=all_results_are_there(job.bucket, sources),
+            resuming=began_again_after(view.trials.last, scheduler, events),
+        )
+    else:
+        phase = phase_of(
+            state.state,
+            job.bucket,
+            history.summary if history is not None else None,
+            last_reached=last_reached,
+            resuming=history is not None and is_resuming(history.summary.steps, scheduler, events),
+        )
+    return replace(state, phase=phase)
+
+
+def _own_sources(view: JobView) -> OwnSources:
+    return OwnSources(
+        trials=view.trials,
+        trials_observed=view.observed.get(SourceKind.TRIALS),
+        target=view.job.trials.target if view.job.trials is not None else None,
+        log=view.log,
+        log_observed=view.observed.get(SourceKind.LOG),
     )
-    evidence.append(Evidence("sources", f"history: {summary.rows} rows read from {history.origin}"))
+
+
+def _finished_by_its_own_word(history: HistoryView | None, scheduler: SchedulerView) -> bool:
+    """Whether the trainer said that it is done, though the job still runs: its last step is reached then too."""
+    if history is None or history.run.end is not HistoryEnd.SUCCEEDED or history.run.ended_at is None:
+        return False
+    started = newest_start(scheduler)
+    return started is None or started <= history.run.ended_at
+
+
+def _measure_history(
+    measured: Measurements, view: JobView, history: HistoryView, state: JobState, events: Sequence[GangInterruption]
+) -> list[Evidence]:
+    job, run, summary, scheduler = view.job, history.run, history.summary, view.scheduler
+    evidence = [Evidence("sources", f"history: {summary.rows} rows read from {history.origin}")]
     if summary.rows_without_time:
         text = f"history: {summary.rows_without_time} rows have a step but no time"
         evidence.append(Evidence("sources", text, {"rows": summary.rows_without_time}))
+    steps = summary.steps
+    explained = explain_gaps(steps.gaps, events, scheduler, steps.interval_median) if scheduler is not None else None
     context = ProgressContext(
         own=job.config,
         run=run,
         is_rl=job.bucket == "rl",
         start=state.start,
-        end=state.end,
-        observed=observed,
+        end=None if goes_on(state, scheduler) else state.end,
+        observed=view.observed[SourceKind.HISTORY],
         checkpoints=view.checkpoints.checkpoints if view.checkpoints is not None else None,
+        explained_gaps=explained,
     )
     evidence += measure_progress(measured, summary, context)
     if summary.rl is not None:
-        evidence += measure_rl(measured, summary.rl)
-    return state
+        low = pass_ratio_low(Subject(measured, job.bucket, {}, view.observed[SourceKind.HISTORY]))
+        evidence += measure_rl(measured, summary.rl, extra_signals=("trial_pass_ratio",) if low is not None else ())
+    return evidence
+
+
+def _measure_trials(measured: Measurements, view: JobView, state: JobState) -> list[Evidence]:
+    job = view.job
+    if view.trials is None:
+        return []
+    return measure_trials(
+        measured,
+        view.trials,
+        bucket=job.bucket,
+        target=job.trials.target if job.trials is not None else None,
+        observed=view.observed[SourceKind.TRIALS],
+        is_over=not goes_on(state, view.scheduler),
+        chunk_logs=view.log.chunk_last_writes if view.log is not None else None,
+    )
+
+
+def _rl_turns(view: JobView) -> float | None:
+    """Return the mean turns of an RL job's trials, where enough of them tell."""
+    if view.job.bucket != "rl" or view.trials is None or view.trials.turns_counted < DEAD_ENGINE_TRIALS_COUNT:
+        return None
+    return view.trials.turns_mean
+
+
+def _trial_tree(view: JobView) -> str:
+    """Tell whether the files of the trials are still there; an object store has none to reap."""
+    if view.job.trials is None or view.trials is None or "://" in view.job.trials.path:
+        return ""
+    missing = any(failure.is_answer for failure in view.failures.get(SourceKind.TRIALS, ()))
+    return "gone" if missing else "open"
+
+
+def _measure_attempts(
+    measured: Measurements, view: JobView, state: JobState, events: Sequence[GangInterruption]
+) -> list[Evidence]:
+    evidence: list[Evidence] = []
+    summary = view.history.summary if view.history is not None else None
+    trials = view.trials if view.job.bucket in TRIAL_BUCKETS else None
+    if view.scheduler is not None:
+        known = ProgressKnown(
+            has_checkpoints=bool(view.job.checkpoints),
+            checkpoints=view.checkpoints,
+            checkpoints_observed=view.observed.get(SourceKind.CHECKPOINTS),
+            summary=summary,
+            history_observed=view.observed.get(SourceKind.HISTORY),
+            newest_result=trials.last if trials is not None else None,
+            results_observed=view.observed.get(SourceKind.TRIALS) if trials is not None else None,
+        )
+        evidence += measure_scheduler(measured, view.scheduler, events, state, known)
+    if summary is not None:
+        started = measured.get("mljob_attempt_start_timestamp_seconds")
+        evidence += measure_expected_replay(measured, state, summary, view.checkpoints, started)
+    return evidence
+
+
+def _conflict(view: JobView, state: JobState) -> float | None:
+    """Return whether two sources disagree, None where there are no two to compare."""
+    history, scheduler = view.history, view.scheduler
+    checks = []
+    if history is not None and view.checkpoints is not None:
+        checks.append(state_conflict(state, history.summary, view.checkpoints))
+    if history is not None and scheduler is not None:
+        checks.append(sources_disagree(state, scheduler, HistoryEvidence(history.run, history.summary)))
+    if view.job.bucket in TRIAL_BUCKETS and view.trials is not None and scheduler is not None:
+        checks.append(results_after_the_end(state, view.trials.last))
+    return float(any(checks)) if checks else None
+
+
+def _measure_accelerators(measured: Measurements, view: JobView) -> None:
+    own, facts = view.job.config, view.scheduler.facts if view.scheduler is not None else None
+    if own.accelerators is not None:
+        measured.set("mljob_accelerators", own.accelerators, type=own.accelerator or "unknown")
+    elif facts is not None and facts.accelerators is not None:
+        kind = own.accelerator or facts.accelerator_type or "unknown"
+        measured.set("mljob_accelerators", facts.accelerators, type=kind)
 
 
 def _shaping(history: HistoryView, job: Job) -> str:
@@ -148,13 +339,15 @@ def _measure_state(measured: Measurements, state: JobState) -> None:
     measured.set("mljob_exit_code", state.exit_code)
 
 
-def _info(job: Job, history: HistoryView | None, shaped: str) -> dict[str, str]:
+def _info(view: JobView, shaped: str) -> dict[str, str]:
+    job, history = view.job, view.history
+    facts = view.scheduler.facts if view.scheduler is not None else None
     wandb_run = next((source.wandb for source in job.history if source.wandb is not None), "")
     return {
         "kind": job.kind,
         "owner": job.labels.owner,
         "scheduler": job.scheduler,
-        "scheduler_job": job.scheduler_job,
+        "scheduler_job": job.scheduler_job or (facts.scheduler_job if facts is not None else ""),
         "wandb_run": wandb_run,
         "url": history.run.url if history is not None else "",
         "tracker_row": job.labels.tracker_row,

@@ -65,6 +65,18 @@ def observed_progress(measurements: Measurements) -> float | None:
     return min(history, scheduler)
 
 
+def observed_results(measurements: Measurements) -> float | None:
+    """Return the time that a lack of results is measured against: the older of the trials' and the scheduler's.
+
+    None while no trials were read.
+    """
+    trials = observed(measurements, SourceKind.TRIALS)
+    scheduler = observed(measurements, SourceKind.SCHEDULER)
+    if trials is None or scheduler is None:
+        return trials
+    return min(trials, scheduler)
+
+
 def blind_limit(source: str, intervals: Intervals) -> float:
     """Return after how many seconds without an answer a source counts as blind."""
     interval = intervals.get(source, thresholds.DEFAULT_INTERVAL_SECONDS)

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runwatch.config.model import TrainerConfig
+from runwatch.derive.gaps import measure_gaps
 from runwatch.derive.history_digest import HistorySummary, LoggedQuantity
-from runwatch.derive.replay import replays_behind_high_water
+from runwatch.derive.reconcile import ExplainedGap
+from runwatch.derive.replay import Replay, replays_behind_high_water
 from runwatch.derive.step_timeline import StepInterval
 from runwatch.derive.trainer_config import BatchSize, batch_size, sequence_length, target_steps
 from runwatch.derive.value_window import LoggedValue
-from runwatch.facts import Checkpoint, HistoryRun
+from runwatch.facts import Checkpoint, HistoryRun, TrainerFacts
 from runwatch.measurements import Evidence, Measurements
 from runwatch.thresholds import LOSS_TREND_RATIOS
 
@@ -22,7 +24,8 @@ class ProgressContext:
     """What progress is measured with, beside the history's rows.
 
     `start` and `end` are the job's, in Unix seconds (`end` None while it is not over); `observed` is when the history
-    last answered. Ages end there: a blind exporter must not lower a job's goodput.
+    last answered. Ages end there: a blind exporter must not lower a job's goodput. `explained_gaps` are the closed gaps
+    with their causes, None where no scheduler was read. `trainer` is what the newest checkpoint says of the trainer.
     """
 
     own: TrainerConfig
@@ -32,6 +35,8 @@ class ProgressContext:
     end: float | None
     observed: float
     checkpoints: Sequence[Checkpoint] | None
+    explained_gaps: Sequence[ExplainedGap] | None = None
+    trainer: TrainerFacts | None = None
 
 
 def segment_starts(config: Mapping[str, object], own: TrainerConfig) -> tuple[int, ...]:
@@ -55,57 +60,29 @@ def measure_progress(measured: Measurements, summary: HistorySummary, context: P
     """Set every metric of the section that the history gives, and return the evidence for them."""
     evidence: list[Evidence] = []
     steps = summary.steps
-    target = target_steps(context.run.config, context.own)
+    target = target_steps(context.run.config, context.own, context.trainer, step=summary.step)
     measured.set("mljob_target_step", target.value if target is not None else None)
     if target is not None:
         evidence.append(Evidence("values", f"target step {target.value} from {target.source}"))
     measured.set("mljob_step", summary.step)
-    measured.set("mljob_first_step_timestamp_seconds", steps.first_time)
+    whole = not context.run.starts_mid_run
+    measured.set("mljob_first_step_timestamp_seconds", steps.first_time if whole else None)
     measured.set("mljob_last_step_timestamp_seconds", steps.latest_time)
     measured.set("mljob_step_duration_seconds", steps.step_duration)
     measured.set("mljob_step_duration_recent_seconds", steps.recent_step_duration)
     if summary.step is not None:
         evidence.append(Evidence("values", f"step {summary.step} counted by {summary.step_key}"))
-    evidence += _measure_gaps(measured, summary)
+    evidence += measure_gaps(measured, summary, context.explained_gaps, whole=whole)
     evidence += _measure_rate(measured, summary, context)
-    evidence += _measure_replay_and_goodput(measured, summary, context)
+    if whole:
+        evidence += _measure_replay_and_goodput(measured, summary, context)
+    elif steps.first_step is not None:
+        text = f"read from step {steps.first_step} on: first step, gap counts, replay and goodput are not known"
+        evidence.append(Evidence("sources", f"history: {text}; durations are medians since then"))
     _measure_eta(measured, summary, target.value if target is not None else None, over=context.end is not None)
     if not context.is_rl:
         evidence += _measure_training_values(measured, summary)
-    if context.own.accelerators is not None:
-        measured.set("mljob_accelerators", context.own.accelerators, type=context.own.accelerator or "unknown")
     return evidence
-
-
-def _measure_gaps(measured: Measurements, summary: HistorySummary) -> list[Evidence]:
-    steps = summary.steps
-    measured.set("mljob_gap_threshold_seconds", steps.gap_threshold)
-    if steps.gap_threshold is None:
-        return []
-    # No scheduler was read, so there is nothing to compare a gap with: neither "unexplained" nor a zero of any other
-    # cause was looked up.
-    measured.set("mljob_gaps", len(steps.gaps), cause="unknown")
-    measured.set("mljob_gap_seconds", math.fsum(gap.seconds for gap in steps.gaps), cause="unknown")
-    if steps.gaps:
-        measured.set("mljob_longest_gap_seconds", max(gap.seconds for gap in steps.gaps))
-        measured.set("mljob_gap_end_timestamp_seconds", steps.gaps[-1].end, cause="unknown")
-    return [
-        Evidence(
-            "gaps",
-            f"{gap.seconds:.0f} s from step {gap.start_step} to {gap.end_step}, cause unknown: no scheduler was read",
-            {
-                "start_timestamp_seconds": gap.start,
-                "end_timestamp_seconds": gap.end,
-                "seconds": gap.seconds,
-                "start_step": gap.start_step,
-                "end_step": gap.end_step,
-                "cause": "unknown",
-                "restart_seen_in_history": gap.restarted,
-                "threshold_seconds": steps.gap_threshold,
-            },
-        )
-        for gap in steps.gaps
-    ]
 
 
 def _measure_rate(measured: Measurements, summary: HistorySummary, context: ProgressContext) -> list[Evidence]:
@@ -161,12 +138,16 @@ def _lost_seconds(interval: StepInterval, step_duration: float) -> float:
 
 def _measure_replay(measured: Measurements, summary: HistorySummary, context: ProgressContext) -> list[Evidence]:
     steps = summary.steps
-    if not context.run.drops_replayed_steps or not steps.restarts:
+    unclocked = _interrupted_without_a_clock(context.explained_gaps or ())
+    if not context.run.drops_replayed_steps or not (steps.restarts or unclocked):
         measured.set("mljob_replayed_steps", steps.replayed_steps)
         return []
     if context.checkpoints is None:
         return [Evidence("values", "replayed steps are not known: the history hides them and no checkpoints were read")]
-    replays = replays_behind_high_water(steps.restarts, context.checkpoints, steps.step_duration)
+    replays = (
+        *replays_behind_high_water(steps.restarts, context.checkpoints, steps.step_duration),
+        *(Replay(interval, None, None) for interval in unclocked),
+    )
     known = [replay.steps for replay in replays if replay.steps is not None]
     if len(known) == len(replays):
         measured.set("mljob_replayed_steps", sum(known))
@@ -177,7 +158,7 @@ def _measure_replay(measured: Measurements, summary: HistorySummary, context: Pr
             + (
                 f"resumed from step {replay.resumed_from}, {replay.steps} steps done again"
                 if replay.steps is not None
-                else "the checkpoint it resumed from is gone, so how many steps were done again is not known"
+                else "which checkpoint it resumed from cannot be told, so how many steps were done again is not known"
             ),
             {
                 "start_timestamp_seconds": replay.interval.start,
@@ -187,6 +168,11 @@ def _measure_replay(measured: Measurements, summary: HistorySummary, context: Pr
         )
         for replay in replays
     ]
+
+
+def _interrupted_without_a_clock(explained: Sequence[ExplainedGap]) -> list[StepInterval]:
+    """Return the gaps with an interruption in which the run's own clock does not tell when it was up again."""
+    return [found.gap for found in explained if found.interruptions and found.gap.running_seconds is None]
 
 
 def _measure_eta(measured: Measurements, summary: HistorySummary, target: int | None, *, over: bool) -> None:

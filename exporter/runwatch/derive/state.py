@@ -1,4 +1,4 @@
-"""State and phase of a job as far as its history alone tells.
+"""State of a job as far as its history alone tells.
 
 Rules (`docs/rules.md`): the tracker's state counts while its heartbeat is fresh; an end counts when the run itself
 said it. W&B's `crashed` is the server's guess after five minutes without a heartbeat, as in every preemption, so it is
@@ -12,14 +12,16 @@ from dataclasses import dataclass
 
 from runwatch.catalogue import ENDED_STATES
 from runwatch.derive.history_digest import HistorySummary
+from runwatch.derive.phase import phase_of
 from runwatch.facts import CheckpointListing, HistoryEnd, HistoryRun
 from runwatch.thresholds import HEARTBEAT_FRESH_SECONDS, HISTORY_CUT_OFF_SECONDS, NO_FACTS_UNKNOWN_SECONDS
 
-_END_STATES: Mapping[HistoryEnd, str] = {
+HISTORY_END_STATES: Mapping[HistoryEnd, str] = {
     HistoryEnd.SUCCEEDED: "succeeded",
     HistoryEnd.FAILED: "failed",
     HistoryEnd.KILLED: "killed",
 }
+"""How a run said that it ended, mapped to `mljob_state`."""
 
 _TRACKER_STATES: Mapping[str, str] = {
     "running": "running",
@@ -32,7 +34,10 @@ _TRACKER_STATES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """State, phase (None when nothing tells) and the times of start and end in Unix seconds."""
+    """State, phase (None when nothing tells) and the times of start and end in Unix seconds.
+
+    `is_fresh` is whether the run spoke, or made a step, so lately that it must be alive.
+    """
 
     state: str
     phase: str | None
@@ -40,6 +45,7 @@ class JobState:
     end: float | None
     exit_code: int | None
     reason: str
+    is_fresh: bool = False
 
     @property
     def over(self) -> bool:
@@ -48,7 +54,13 @@ class JobState:
 
 
 def state_from_history(
-    run: HistoryRun, summary: HistorySummary, listing: CheckpointListing | None, *, observed: float, last_reached: bool
+    run: HistoryRun,
+    summary: HistorySummary,
+    listing: CheckpointListing | None,
+    *,
+    observed: float,
+    last_reached: bool,
+    bucket: str = "sft",
 ) -> JobState:
     """Combine what the history says of the run with its rows.
 
@@ -58,18 +70,26 @@ def state_from_history(
         listing: the job's checkpoints, None when they were not read; a save is a new fact too.
         observed: when the history last answered, Unix seconds. Ages end there, not now.
         last_reached: whether the last step is done.
+        bucket: the job's bucket.
     """
     start = _start(run, summary)
     state, reason = _state(run, _newest_fact(run, summary, listing), observed)
     end = None
     if state in ENDED_STATES:
         end = run.ended_at if run.ended_at is not None else summary.steps.latest_time
-    phase = _phase(state, summary, last_reached)
-    return JobState(state, phase, start, end, run.exit_code if end is not None else None, reason)
+    phase = phase_of(state, bucket, summary, last_reached=last_reached, resuming=summary.steps.replaying)
+    fresh = run.end is None and _spoke_lately(run, summary, observed)
+    return JobState(state, phase, start, end, run.exit_code if end is not None else None, reason, fresh)
+
+
+def _spoke_lately(run: HistoryRun, summary: HistorySummary, observed: float) -> bool:
+    signs = [time for time in (run.heartbeat, summary.steps.latest_time) if time is not None]
+    return bool(signs) and observed - max(signs) <= HEARTBEAT_FRESH_SECONDS
 
 
 def _start(run: HistoryRun, summary: HistorySummary) -> float | None:
-    known = [time for time in (run.created, summary.start_time) if time is not None]
+    first_row = None if run.starts_mid_run else summary.start_time
+    known = [time for time in (run.created, first_row) if time is not None]
     return min(known, default=None)
 
 
@@ -82,7 +102,7 @@ def _newest_fact(run: HistoryRun, summary: HistorySummary, listing: CheckpointLi
 
 def _state(run: HistoryRun, newest_fact: float | None, observed: float) -> tuple[str, str]:
     if run.end is not None:
-        return _END_STATES[run.end], f"the run itself said that it {run.end.value}"
+        return HISTORY_END_STATES[run.end], f"the run itself said that it {run.end.value}"
     if newest_fact is None:
         return "unknown", "the history answered, but holds nothing yet"
     if observed - newest_fact > NO_FACTS_UNKNOWN_SECONDS:
@@ -93,16 +113,6 @@ def _state(run: HistoryRun, newest_fact: float | None, observed: float) -> tuple
     if run.state:
         return "running", f"the tracker says {run.state} without a fresh heartbeat, which is no end that the run told"
     return "running", "nothing says that it ended"
-
-
-def _phase(state: str, summary: HistorySummary, last_reached: bool) -> str | None:
-    if state in ENDED_STATES:
-        return "finished"
-    if summary.step is None:
-        return "queued" if state == "pending" else "bringup"
-    if state == "preempted" or summary.steps.replaying:
-        return "resuming"
-    return "finishing" if last_reached else "stepping"
 
 
 def state_conflict(state: JobState, summary: HistorySummary, listing: CheckpointListing) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 from runwatch.derive.interval_counts import IntervalCounts
+from runwatch.derive.new_step_times import NewSteps, NewStepTimes
 from runwatch.thresholds import (
     GAP_FLOOR_SECONDS,
     GAP_MEDIAN_FACTOR,
@@ -64,6 +65,7 @@ class StepSummary:
     high_water_step: int | None = None
     high_water_time: float | None = None
     interval_count: int = 0
+    interval_median: float | None = None
     gap_threshold: float | None = None
     step_duration: float | None = None
     segment_step_duration: float | None = None
@@ -74,6 +76,7 @@ class StepSummary:
     replayed_steps: int = 0
     replaying: bool = False
     first_interval_steps: int = 1
+    new_steps: NewSteps = field(default_factory=NewSteps)
 
 
 class StepTimeline:
@@ -91,6 +94,7 @@ class StepTimeline:
         self._segment_durations = IntervalCounts()
         self._recent: deque[tuple[int, float, float, int]] = deque(maxlen=_RECENT_KEPT)
         self._notable: list[StepInterval] = []  # long enough to be a gap some day, or with a restart inside
+        self._new_steps = NewStepTimes()
         self._first: tuple[int, float] | None = None
         self._high_water: tuple[int, float] | None = None
         self._latest: tuple[int, float] | None = None
@@ -107,6 +111,7 @@ class StepTimeline:
         previous, self._latest = self._latest, (step, time)
         if self._high_water is None or previous is None:
             self._first = self._high_water = (step, time)
+            self._new_steps.add(time)
             self._high_water_runtime = runtime
             self._segment = self._segment_of(step)
             return
@@ -122,6 +127,7 @@ class StepTimeline:
         end = max(time, high_time)
         self._note_interval(StepInterval(high_time, end, high_step, step, self._restarted, running))
         self._high_water = (step, end)
+        self._new_steps.add(end)
         self._high_water_runtime = runtime
         self._restarted = False
 
@@ -183,6 +189,7 @@ class StepTimeline:
             high_water_step=self._high_water[0],
             high_water_time=self._high_water[1],
             interval_count=len(self._intervals),
+            interval_median=interval_median,
             gap_threshold=threshold,
             step_duration=self._durations.median() if enough else None,
             segment_step_duration=self._segment_median(),
@@ -193,6 +200,7 @@ class StepTimeline:
             replayed_steps=self._replayed,
             replaying=self._latest[0] < self._high_water[0],
             first_interval_steps=self._first_interval_steps,
+            new_steps=self._new_steps.snapshot(interval_median),
         )
 
     def _segment_median(self) -> float | None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runwatch.config.model import TrainerConfig
+from runwatch.facts import TrainerFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,26 @@ def _first(config: Mapping[str, object], paths: Sequence[str]) -> Origin | None:
     return None
 
 
-def target_steps(config: Mapping[str, object], own: TrainerConfig) -> Origin | None:
-    """Return how many steps the job is to make."""
+def target_steps(
+    config: Mapping[str, object], own: TrainerConfig, trainer: TrainerFacts | None = None, *, step: int | None = None
+) -> Origin | None:
+    """Return how many steps the job is to make.
+
+    Args:
+        config: the trainer's configuration, as a tracker or a log tells it.
+        own: the job's configuration here, which comes first.
+        trainer: what the newest checkpoint says of the trainer, which comes last: a job that was resumed for more
+            steps has the former number in it until its next save.
+        step: the job's newest step. A number of steps that lies below it is such a former one.
+    """
     if own.num_train_steps is not None:
         return Origin(own.num_train_steps, "config.num_train_steps")
-    return _first(config, ("trainer.num_train_steps", "num_train_steps", "max_steps"))
+    told = _first(config, ("trainer.num_train_steps", "num_train_steps", "max_steps"))
+    if told is not None or trainer is None or trainer.max_steps is None:
+        return told
+    if step is not None and step > trainer.max_steps:
+        return None
+    return Origin(trainer.max_steps, f"max_steps in trainer_state.json of the checkpoint at step {trainer.global_step}")
 
 
 def sequence_length(config: Mapping[str, object], own: TrainerConfig) -> Origin | None:

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runwatch import thresholds
-from runwatch.derive.observation import NO_INTERVALS, Intervals, observed, observed_progress
+from runwatch.catalogue import ENDED_STATES
+from runwatch.derive.observation import NO_INTERVALS, Intervals, observed, observed_progress, observed_results
+from runwatch.derive.own_word import TRIAL_BUCKETS
 from runwatch.facts import SourceKind
 from runwatch.figures import beyond, duration, percent, signed_percent_beyond
 from runwatch.measurements import Measurements
@@ -18,7 +20,13 @@ from runwatch.measurements import Measurements
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The job that is judged. `now` is only for blindness; `newest_gap_seconds` is the length of its newest gap."""
+    """The job that is judged.
+
+    `now` is only for blindness, and for how long ago it ended. `newest_gap_seconds` is the length of its newest gap.
+    `failed_alike` is the one reason with which its last two ends failed. `trial_tree` tells whether the files of its
+    trials are still there: "open", "gone" or "" where there are none to reap. `rl_turns` is the mean of turns over the
+    trials of an RL job, where there are enough of them.
+    """
 
     measurements: Measurements
     bucket: str
@@ -26,6 +34,9 @@ class Subject:
     now: float
     intervals: Intervals = field(default_factory=lambda: NO_INTERVALS)
     newest_gap_seconds: float | None = None
+    failed_alike: str | None = None
+    trial_tree: str = ""
+    rl_turns: float | None = None
 
     def get(self, name: str, /, **labels: str) -> float | None:
         """Return a measurement, or None when it was not measured."""
@@ -42,9 +53,24 @@ class Subject:
         return self.measurements.one_hot("mljob_phase")
 
     @property
+    def is_over(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in ENDED_STATES
+
+    @property
     def is_rl(self) -> bool:
         """Whether the rules for reinforcement learning apply."""
         return self.bucket == "rl"
+
+    @property
+    def has_results(self) -> bool:
+        """Whether the job's work is trials, and these were read: its results stand for steps."""
+        return self.bucket in TRIAL_BUCKETS and self.get("mljob_trials") is not None
+
+    @property
+    def progress_seen(self) -> float | None:
+        """The time that the age of the job's progress is measured against, Unix seconds."""
+        return observed_results(self.measurements) if self.has_results else observed_progress(self.measurements)
 
     @property
     def bringup_limit(self) -> float:
@@ -84,8 +110,9 @@ def silent_stall(job: Subject) -> str | None:
 
 
 def bringup_stuck(job: Subject) -> str | None:
-    """A training job that has made no step for too long since it started."""
-    started, seen = job.get("mljob_start_timestamp_seconds"), observed_progress(job.measurements)
+    """A training job that has made no step for too long since its newest attempt started."""
+    attempt, seen = job.get("mljob_attempt_start_timestamp_seconds"), observed_progress(job.measurements)
+    started = attempt if attempt is not None else job.get("mljob_start_timestamp_seconds")
     if job.bucket not in {"rl", "sft"} or job.phase != "bringup" or job.state == "preempted":
         return None
     if started is None or seen is None or seen - started <= job.bringup_limit:
@@ -94,13 +121,28 @@ def bringup_stuck(job: Subject) -> str | None:
 
 
 def zombie(job: Subject) -> str | None:
-    """A training job that still runs long after its last step was reached."""
-    seen, last_step = observed_progress(job.measurements), job.get("mljob_last_step_timestamp_seconds")
-    if job.state != "running" or job.phase != "finishing" or seen is None or last_step is None:
+    """A job that still runs long after its last step or result, or after its traces were uploaded."""
+    if job.state != "running" or job.phase != "finishing":
         return None
-    if seen - last_step <= thresholds.ZOMBIE_TRAINING_SECONDS:
+    if job.has_results:
+        return _zombie_of_trials(job)
+    seen, last_step = observed_progress(job.measurements), job.get("mljob_last_step_timestamp_seconds")
+    if seen is None or last_step is None or seen - last_step <= thresholds.ZOMBIE_TRAINING_SECONDS:
         return None
     return f"still running {duration(seen - last_step)} after its last step"
+
+
+def _zombie_of_trials(job: Subject) -> str | None:
+    seen, last = observed_results(job.measurements), job.get("mljob_last_trial_timestamp_seconds")
+    if seen is None:
+        return None
+    uploaded = job.get("mljob_upload_timestamp_seconds") if job.get("mljob_upload_complete") == 1 else None
+    if job.bucket == "datagen" and uploaded is not None and seen - uploaded > thresholds.ZOMBIE_UPLOADED_SECONDS:
+        return f"still running {duration(seen - uploaded)} after its upload"
+    limit = thresholds.ZOMBIE_EVAL_SECONDS if job.bucket == "eval" else thresholds.ZOMBIE_DATAGEN_SECONDS
+    if last is None or seen - last <= limit:
+        return None
+    return f"still running {duration(seen - last)} after its last result"
 
 
 def nonfinite(job: Subject) -> str | None:
@@ -152,13 +194,18 @@ def _checkpoint_limit(job: Subject, floor: float) -> float:
 def _steps_counted_from(job: Subject) -> float | None:
     """Return since when the job has been able to save: its first step, or the first new step after an interruption.
 
-    A gap's end stands for the latter; an unexplained gap is a stall, after which nothing had to begin anew.
+    A gap's end stands for the latter too, where attempts are not known; an unexplained gap is a stall, after which
+    nothing had to begin anew.
     """
-    first_step = job.get("mljob_first_step_timestamp_seconds")
+    first_step, resumed_at = (
+        job.get("mljob_first_step_timestamp_seconds"),
+        job.get("mljob_attempt_first_step_timestamp_seconds"),
+    )
     if first_step is None:
         return None
     ends = job.measurements.family("mljob_gap_end_timestamp_seconds")
-    return max([first_step, *(end for (cause,), end in ends.items() if cause != "unexplained")])
+    gap_ends = (end for (cause,), end in ends.items() if cause != "unexplained")
+    return max([first_step, resumed_at if resumed_at is not None else first_step, *gap_ends])
 
 
 def no_checkpoint(job: Subject) -> str | None:
@@ -223,9 +270,20 @@ def log_ratio_drift(job: Subject) -> str | None:
     return f"log-ratio {beyond(mean_ratio, limit, 1)} × its window"
 
 
+def pass_ratio_low(job: Subject) -> str | None:
+    """Hardly any of the last trials passed, over a full window of them."""
+    ratio, trials = job.get("mljob_rl_trial_pass_ratio"), job.get("mljob_rl_trials_in_window")
+    if not job.is_rl or ratio is None or trials is None or trials < thresholds.RL_TRIAL_WINDOW_COUNT:
+        return None
+    if ratio >= thresholds.RL_TRIAL_PASS_RATIO_LOW:
+        return None
+    return f"pass-rate {percent(ratio)} over the last {trials:.0f} trials"
+
+
 def collapse_signals(job: Subject) -> tuple[str, ...]:
     """Return the signals of the collapse rule that hold now; each counts once, however many of its conditions hold."""
-    signals = (grad_norm_high(job) or _grad_norm_above_window(job), entropy_drift(job), log_ratio_drift(job))
+    grad_norm = grad_norm_high(job) or _grad_norm_above_window(job)
+    signals = (grad_norm, entropy_drift(job), log_ratio_drift(job), pass_ratio_low(job))
     return tuple(signal for signal in signals if signal is not None)
 
 
@@ -260,17 +318,6 @@ def importance_ratio_off(job: Subject) -> str | None:
     return f"importance ratio {beyond(ratio, low if ratio < low else high, 2)}"
 
 
-def deep_probe(job: Subject) -> str | None:
-    """A row that must not be trusted by its looks: a new setting, or an RL job that earns exactly nothing."""
-    reasons = []
-    if job.info.get("new_setting", "").lower() not in {"", "no", "false", "off", "0"}:
-        reasons.append("new setting")
-    pass_ratios = job.measurements.family("mljob_rl_pass_at_n").values()
-    if job.is_rl and job.get("mljob_rl_reward") == 0 and not any(pass_ratios):
-        reasons.append("reward exactly 0")
-    return f"deep-probe: {', '.join(reasons)}" if reasons else None
-
-
 def state_conflict(job: Subject) -> str | None:
     """Two sources that answered disagree on whether the job is alive or moving."""
     return "sources disagree on whether it runs" if job.get("mljob_state_conflict") == 1 else None
@@ -280,14 +327,19 @@ def resuming(job: Subject) -> str | None:
     """Loading, compiling or doing steps again after an interruption; nothing new yet."""
     if job.phase != "resuming":
         return None
-    return "preempted, waits to be placed again" if job.state == "preempted" else "resuming, no new step yet"
+    replay = job.get("mljob_replay_expected_seconds")
+    again = f" (about {duration(replay)} of steps to do again)" if replay else ""
+    if job.state == "preempted":
+        return f"preempted, waits to be placed again{again}"
+    return f"resuming, no new {'result' if job.has_results else 'step'} yet{again}"
 
 
 def bringup(job: Subject) -> str | None:
-    """Started, and no first step yet."""
+    """Started, and no first step or result yet."""
     if job.phase != "bringup":
         return None
-    return "preempted before its first step" if job.state == "preempted" else "no first step yet"
+    what = "result" if job.bucket in TRIAL_BUCKETS else "step"
+    return f"preempted before its first {what}" if job.state == "preempted" else f"no first {what} yet"
 
 
 def resumed(job: Subject) -> str | None:
@@ -313,11 +365,18 @@ def checkpoint_saved(job: Subject) -> str | None:
 
 
 def progress_text(job: Subject) -> str:
-    """Return ` at step 120 of 500`, as far as it is known; for the text of an end."""
+    """Return ` at step 120 of 500` or ` with 142 of 300 results`, as far as it is known; for the text of an end."""
     step, target = job.get("mljob_step"), job.get("mljob_target_step")
     if step is None:
-        return ""
+        return _results_text(job) if job.has_results else ""
     if target is None:
         return f" at step {step:.0f}"
     share = f" ({percent(step / target, 1)})" if target > 0 else ""
     return f" at step {step:.0f} of {target:.0f}{share}"
+
+
+def _results_text(job: Subject) -> str:
+    results, target = job.get("mljob_trials"), job.get("mljob_trials_target")
+    if results is None:
+        return ""
+    return f" with {results:.0f} results" if target is None else f" with {results:.0f} of {target:.0f} results"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from runwatch import thresholds
-from runwatch.catalogue import ENDED_STATES
+from runwatch.derive import verdict_attempts as attempts
 from runwatch.derive import verdict_conditions as conditions
+from runwatch.derive import verdict_trials as trials
 from runwatch.derive.observation import NO_INTERVALS, Intervals, blind_sources, observed
 from runwatch.derive.verdict_conditions import Subject
 from runwatch.facts import SourceKind
@@ -36,7 +37,20 @@ def _completed(job: Subject) -> str | None:
     if job.state != "succeeded":
         return None
     cleanup = cleanup_of(job.bucket, job.info.get("kind", ""))
-    return f"completed; clean-up: {cleanup}" if cleanup else "completed; nothing to do"
+    if cleanup is None:
+        return "completed; nothing to do"
+    upload = "; its log shows no completed upload" if job.get("mljob_upload_complete") == 0 else ""
+    step, target = job.get("mljob_step"), job.get("mljob_target_step")
+    # Where steps count from zero the last is one below the target.
+    early = conditions.progress_text(job) if step is not None and target is not None and step < target - 1 else ""
+    done = {"open": f"clean-up open: {cleanup}", "gone": "clean-up done: the trial tree is gone"}
+    return f"completed{early}{upload}; {done.get(job.trial_tree, f'clean-up: {cleanup}')}"
+
+
+def _tree_text(job: Subject) -> str:
+    """Return that the trial tree of a job that ended, with no link to come, is still there."""
+    goes_on = bool(job.measurements.family("mljob_successor"))
+    return "; clean-up open" if job.trial_tree == "open" and not goes_on else ""
 
 
 def _failed(job: Subject) -> str | None:
@@ -44,7 +58,13 @@ def _failed(job: Subject) -> str | None:
         return None
     code = job.get("mljob_exit_code")
     exit_code = "" if code is None else f", exit {code:.0f}"
-    return f"failed{exit_code}{conditions.progress_text(job)}: diagnose"
+    said = f"failed{exit_code}{conditions.progress_text(job)}{_reason_text(job)}: diagnose"
+    return f"{said}{attempts.failed_alike_text(job)}{attempts.successor_text(job)}{_tree_text(job)}"
+
+
+def _reason_text(job: Subject) -> str:
+    reason = job.measurements.one_hot("mljob_end_reason")
+    return "" if reason in {None, "unknown"} else f" ({reason})"
 
 
 def _vanished(job: Subject) -> str | None:
@@ -56,11 +76,14 @@ def _vanished(job: Subject) -> str | None:
 def _timeout(job: Subject) -> str | None:
     if job.state != "timeout":
         return None
-    return f"ended at the wall-time limit{conditions.progress_text(job)}"
+    said = f"ended at the wall-time limit{conditions.progress_text(job)}"
+    return f"{said}{attempts.successor_text(job)}{_tree_text(job)}"
 
 
 def _killed(job: Subject) -> str | None:
-    return f"killed{conditions.progress_text(job)}" if job.state == "killed" else None
+    if job.state != "killed":
+        return None
+    return f"killed{conditions.progress_text(job)}{attempts.successor_text(job)}{_tree_text(job)}"
 
 
 def _unknown(job: Subject) -> str | None:
@@ -72,7 +95,9 @@ def _queued(job: Subject) -> str | None:
 
 
 def _finishing(job: Subject) -> str | None:
-    return "last step reached, still running" if job.phase == "finishing" else None
+    if job.phase != "finishing":
+        return None
+    return "all results are there, still running" if job.has_results else "last step reached, still running"
 
 
 def _unobserved(job: Subject) -> str | None:
@@ -87,7 +112,10 @@ _OF_THE_END: dict[str, Condition] = {
     "timeout": _timeout,
     "killed": _killed,
     "completed": _completed,
-    "deep_probe": conditions.deep_probe,
+    "dead_engine": trials.dead_engine,
+    "instant_failures": trials.instant_failures,
+    "traces_stranded": trials.traces_stranded,
+    "deep_probe": trials.deep_probe,
 }
 
 # Evaluated while the job is not over.
@@ -95,12 +123,19 @@ _OF_THE_LIVING: dict[str, Condition] = {
     "collapse": conditions.collapse,
     "nonfinite": conditions.nonfinite,
     "stalled": conditions.stalled,
+    "trials_stalled": trials.trials_stalled,
+    "not_resumed": attempts.not_resumed,
+    "restarts_without_progress": attempts.restarts_without_progress,
     "no_checkpoint": conditions.no_checkpoint,
     "grad_explosion": conditions.grad_explosion,
     "loss_diverging": conditions.loss_diverging,
     "state_conflict": conditions.state_conflict,
     "silent_stall": conditions.silent_stall,
+    "tasks_missing": attempts.tasks_missing,
+    "task_failures": attempts.task_failures,
     "bringup_stuck": conditions.bringup_stuck,
+    "engine_idle": trials.engine_idle,
+    "auth_failures": trials.auth_failures,
     "zombie": conditions.zombie,
     "checkpoint_stale": conditions.checkpoint_stale,
     "grad_norm_high": conditions.grad_norm_high,
@@ -128,25 +163,33 @@ def verdicts(
     *,
     intervals: Intervals = NO_INTERVALS,
     newest_gap_seconds: float | None = None,
+    failed_alike: str | None = None,
+    trial_tree: str = "",
+    rl_turns: float | None = None,
 ) -> tuple[Verdict, ...]:
     """Return the verdicts that hold, worst first.
 
     Args:
         measurements: What was measured of the job.
         bucket: `rl`, `sft`, `datagen`, `eval` or `other`.
-        info: The job's identity labels: `kind`, `ablation`, `hold` and `new_setting` count here.
-        now: Unix seconds, only to tell whether a source is blind. Ages are measured against the sources' answers.
+        info: The job's identity labels: `kind`, `ablation`, `hold`, `turns` and `new_setting` count here.
+        now: Unix seconds, only to tell whether a source is blind and how long ago the job ended. Other ages are
+            measured against the sources' answers.
         intervals: Seconds between polls by source, for the same.
         newest_gap_seconds: Length of the newest closed gap, for the words "resumed after 22 min".
+        failed_alike: The one reason with which the last two ends failed.
+        trial_tree: "open" while the files of its trials are there, "gone" once they are not, "" where it has none.
+        rl_turns: Mean turns of an RL job's trials, where there are enough of them to tell.
 
     Returns:
-        None at all where nothing was measured; `stable` alone where a history was read and nothing else holds.
+        None at all where nothing was measured; `stable` alone where its history or trials were read and nothing else
+        holds.
     """
-    job = Subject(measurements, bucket, info, now, intervals, newest_gap_seconds)
-    checks = _OF_THE_END if job.state in ENDED_STATES else _OF_THE_END | _OF_THE_LIVING
+    job = Subject(measurements, bucket, info, now, intervals, newest_gap_seconds, failed_alike, trial_tree, rl_turns)
+    checks = _OF_THE_END if job.is_over else _OF_THE_END | _OF_THE_LIVING
     texts = {word: check(job) for word, check in checks.items()}
     held = tuple(Verdict(word, text) for word in thresholds.VERDICTS if (text := texts.get(word)) is not None)
     if held:
         return held
-    read = observed(measurements, SourceKind.HISTORY) is not None
+    read = job.has_results or observed(measurements, SourceKind.HISTORY) is not None
     return (Verdict("stable", "stable"),) if read and job.state == "running" else ()

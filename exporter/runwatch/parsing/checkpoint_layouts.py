@@ -29,6 +29,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from runwatch.facts import TrainerFacts
+from runwatch.parsing.history_rows import MalformedRow
+from runwatch.parsing.trainer_state import read_trainer_state, trainer_facts
+
 LEVANTER_MARKER = "metadata.json"
 HUGGING_FACE_MARKER = "trainer_state.json"
 SKYRL_STATE = "trainer_state.pt"
@@ -68,11 +72,12 @@ class StepFolder:
 
 @dataclass(frozen=True, slots=True)
 class MarkerReading:
-    """What the content of a commit marker says. `kind` is "permanent", "temporary" or ""."""
+    """What the content of a commit marker says. `kind` is "permanent", "temporary" or "", `trainer` Hugging Face's."""
 
     valid: bool
     evidence: str
     kind: str = ""
+    trainer: TrainerFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +220,11 @@ def _is_iso_time(text: str) -> bool:
 
 
 def _read_hugging_face(folder: StepFolder, value: Mapping[str, object]) -> MarkerReading:
-    step = _whole(value.get("global_step"))
-    if step is None:
+    try:
+        facts = trainer_facts(read_trainer_state(value))
+    except MalformedRow:
         return MarkerReading(False, "it has no whole number `global_step`")
-    return MarkerReading(True, _named_step(folder, step))
+    return MarkerReading(True, _named_step(folder, facts.global_step), trainer=facts)
 
 
 def _read_commit(folder: StepFolder, value: Mapping[str, object]) -> MarkerReading:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from runwatch import thresholds
@@ -11,19 +11,31 @@ from runwatch.derive.observation import (
     Intervals,
     blind_sources,
     has_ended,
-    latest_answer,
-    observed,
 )
-from runwatch.facts import SourceKind
-from runwatch.figures import MISSING, duration, fixed, integer, percent, printable, utc, whole
+from runwatch.derive.own_word import TRIAL_BUCKETS
+from runwatch.figures import MISSING, integer, printable
 from runwatch.measurements import JobReport
-from runwatch.report.columns import CellFormat, Column
 
 _UNMEASURED_RANK = len(thresholds.VERDICTS)
 _RANKS: Mapping[str, int] = {word: rank for rank, word in enumerate(thresholds.VERDICTS)}
 _WAITED_FOR = {"bringup": "its first step", "queued": "its turn in the queue"}
+_FIRST_RESULT = "its first result"
+_REASONS = {
+    "dependency": "another job",
+    "queue": "its turn in the queue",
+    "capacity": "capacity",
+    "quota": "quota",
+    "image": "its image",
+    "setup": "its setup",
+    "weights": "its weights",
+    "compile": "compilation",
+    "buffer": "filling its buffer",
+}
 
-IMPLIED: Mapping[str, str] = {"bringup": "bringup_stuck", "finishing": "zombie"}
+STEPS = ("mljob_step", "mljob_target_step")
+RESULTS = ("mljob_trials", "mljob_trials_target")
+
+IMPLIED: Mapping[str, str] = {"bringup": "bringup_stuck", "finishing": "zombie", "resuming": "not_resumed"}
 """Words that say nothing more where another holds, and that other."""
 
 
@@ -36,11 +48,6 @@ class View:
     show_site: bool = False
 
 
-def cell(report: JobReport, column: Column, view: View) -> str:
-    """Return the text of one cell; `—` for what is not measured."""
-    return _FORMATS[column.format](report, column, view)
-
-
 def severity_rank(report: JobReport, view: View) -> int:
     """Return how bad a job is: the place of its worst verdict, 0 the worst. A job of which nothing is known is last."""
     words = [verdict.word for verdict in report.verdicts]
@@ -50,12 +57,19 @@ def severity_rank(report: JobReport, view: View) -> int:
 
 
 def job_name(report: JobReport, view: View) -> str:
-    """Return the job's name for people, with its site where there are several, and how its rewards are shaped."""
+    """Return the job's name for people, with its site where there are several, and what its table adds to it.
+
+    That is how rewards are shaped (RL), the row in the tracker (datagen), the kind (eval).
+    """
     name = printable(report.run)
     if view.show_site:
         name += f" ({printable(report.site)})"
     if report.bucket == "rl":
         name += {"on": " (shaped)", "off": " (base)"}.get(report.info.get("shaping", ""), "")
+    if report.bucket == "datagen" and (row := report.info.get("tracker_row", "")):
+        name += f" (tracker row #{printable(row)})"
+    if report.bucket == "eval" and (kind := report.info.get("kind", "")):
+        name += f" ({printable(kind)})"
     return name
 
 
@@ -106,157 +120,46 @@ def waits_for(report: JobReport, view: View) -> str:
     """Return what a job without a step waits for, as far as it is known, and what is wrong with it."""
     said = trend(report, view)
     alone = [verdict for verdict in report.verdicts if verdict.text == said]
-    return _WAITED_FOR.get(alone[0].word, said) if alone else said
+    if not alone:
+        return said
+    reason = report.measurements.one_hot("mljob_waiting")
+    if report.bucket in TRIAL_BUCKETS and alone[0].word == "bringup":
+        return _REASONS.get(reason or "", _FIRST_RESULT)
+    return _REASONS.get(reason or "", _WAITED_FOR.get(alone[0].word, said))
 
 
-def step_of_target(report: JobReport) -> str:
-    """Return `320/916`; `—` for the part that is not measured, and one alone where neither is."""
-    step, target = report.measurements.get("mljob_step"), report.measurements.get("mljob_target_step")
+def step_of_target(report: JobReport, names: tuple[str, str] = STEPS) -> str:
+    """Return `320/916`; `—` for the part that is not measured, and one alone where neither is.
+
+    Args:
+        report: The job.
+        names: The metrics of the two parts.
+    """
+    step, target = (report.measurements.get(name) for name in names)
     if step is None and target is None:
         return MISSING
     return f"{MISSING if step is None else integer(step)}/{MISSING if target is None else integer(target)}"
 
 
-def percent_of_target(report: JobReport) -> float | None:
-    """Return the step as percent of the target, or None where either is not measured."""
-    step, target = report.measurements.get("mljob_step"), report.measurements.get("mljob_target_step")
+def percent_of_target(report: JobReport, names: tuple[str, str] = STEPS) -> float | None:
+    """Return the step (or result) as percent of the target, or None where either is not measured."""
+    step, target = (report.measurements.get(name) for name in names)
     return None if step is None or target is None or target <= 0 else 100 * step / target
 
 
-def gap_totals(report: JobReport) -> tuple[float, float, float] | None:
-    """Return count and seconds of the closed gaps of every cause, and how many nothing explains; None if unmeasured."""
+def gap_totals(report: JobReport) -> tuple[float, float] | None:
+    """Return count and seconds of the closed gaps of every cause together; None where they were not measured."""
     counts = report.measurements.family("mljob_gaps")
     seconds = report.measurements.family("mljob_gap_seconds")
     if not counts or not seconds:
         return None
-    return sum(counts.values()), sum(seconds.values()), counts.get(("unexplained",), 0.0)
+    return sum(counts.values()), sum(seconds.values())
 
 
-def _name(report: JobReport, _column: Column, view: View) -> str:
-    return job_name(report, view)
-
-
-def _bucket(report: JobReport, _column: Column, _view: View) -> str:
-    return printable(report.bucket)
-
-
-def _state(report: JobReport, column: Column, _view: View) -> str:
-    return report.measurements.one_hot(column.metrics[0]) or MISSING
-
-
-def _step(report: JobReport, _column: Column, _view: View) -> str:
-    return step_of_target(report)
-
-
-def _value(report: JobReport, column: Column) -> float | None:
-    return report.measurements.get(column.metrics[0], **dict(column.labels))
-
-
-def _fixed(report: JobReport, column: Column, _view: View) -> str:
-    value = _value(report, column)
-    return MISSING if value is None else fixed(value, column.decimals)
-
-
-def _fixed_of_largest_n(report: JobReport, column: Column, _view: View) -> str:
-    series = report.measurements.family(column.metrics[0])
-    if not series:
-        return MISSING
-    return fixed(series[max(series, key=largest_n)], column.decimals)
-
-
-def largest_n(labels: tuple[str, ...]) -> tuple[int, str]:
-    """Order the label values of a metric by `n`, as numbers where they are."""
-    text = labels[0]
-    return (int(text) if text.isascii() and text.isdigit() else -1, text)
-
-
-def _whole(report: JobReport, column: Column, _view: View) -> str:
-    value = _value(report, column)
-    return MISSING if value is None else whole(value)
-
-
-def _percent(report: JobReport, column: Column, _view: View) -> str:
-    value = _value(report, column)
-    return MISSING if value is None else percent(value, column.decimals)
-
-
-def _duration(report: JobReport, column: Column, _view: View) -> str:
-    value = _value(report, column)
-    return MISSING if value is None or has_ended(report.measurements) else duration(value)
-
-
-def _preemptions(_report: JobReport, _column: Column, _view: View) -> str:
-    return MISSING
-
-
-def _gaps(report: JobReport, _column: Column, _view: View) -> str:
-    totals = gap_totals(report)
-    if totals is None:
-        return MISSING
-    count, seconds, unexplained = totals
-    suffix = f", {integer(unexplained)} unexplained" if unexplained else ""
-    return f"{integer(count)} / {seconds / thresholds.HOUR:.2f} h{suffix}"
-
-
-def _checkpoint(report: JobReport, _column: Column, _view: View) -> str:
-    step = report.measurements.get("mljob_checkpoint_step")
-    if step is None:
-        return _no_checkpoint(report)
-    parts = [integer(step)]
-    lag = report.measurements.get("mljob_checkpoint_lag_steps")
-    if lag is not None:
-        parts.append(f"lag {integer(lag)}")
-    saved = report.measurements.get("mljob_checkpoint_timestamp_seconds")
-    seen = observed(report.measurements, SourceKind.CHECKPOINTS)
-    if saved is not None and seen is not None:
-        parts.append(f"{duration(max(0.0, seen - saved))} old")
-    return ", ".join(parts)
-
-
-def _no_checkpoint(report: JobReport) -> str:
-    if report.measurements.get("mljob_checkpoints", completeness="complete") != 0:
-        return MISSING
-    partial = report.measurements.get("mljob_checkpoints", completeness="partial")
-    return f"none ({integer(partial)} partial)" if partial else "none"
-
-
-def _since(report: JobReport, column: Column, _view: View) -> str:
-    started = report.measurements.get(column.metrics[0])
-    if started is None:
-        return MISSING
-    seen = latest_answer(report.measurements)
-    return utc(started) if seen is None else f"{utc(started)}, {duration(max(0.0, seen - started))}"
-
-
-def _elapsed(report: JobReport, column: Column, _view: View) -> str:
-    started, ended = (report.measurements.get(name) for name in column.metrics)
-    end = ended if ended is not None or has_ended(report.measurements) else latest_answer(report.measurements)
-    return MISSING if started is None or end is None else duration(max(0.0, end - started))
-
-
-def _waiting(report: JobReport, _column: Column, view: View) -> str:
-    return waits_for(report, view)
-
-
-def _trend(report: JobReport, _column: Column, view: View) -> str:
-    return trend(report, view)
-
-
-_FORMATS: dict[CellFormat, Callable[[JobReport, Column, View], str]] = {
-    CellFormat.NAME: _name,
-    CellFormat.BUCKET: _bucket,
-    CellFormat.STATE: _state,
-    CellFormat.STEP_OF_TARGET: _step,
-    CellFormat.FIXED: _fixed,
-    CellFormat.FIXED_OF_LARGEST_N: _fixed_of_largest_n,
-    CellFormat.WHOLE: _whole,
-    CellFormat.PERCENT: _percent,
-    CellFormat.DURATION: _duration,
-    CellFormat.PREEMPTIONS: _preemptions,
-    CellFormat.GAPS: _gaps,
-    CellFormat.CHECKPOINT: _checkpoint,
-    CellFormat.SINCE: _since,
-    CellFormat.ELAPSED: _elapsed,
-    CellFormat.WAITING: _waiting,
-    CellFormat.TREND: _trend,
-}
+def preemptions_text(report: JobReport) -> str:
+    """Return the gang interruptions by preemption; where attempts are not known the scheduler's sum, marked `*`."""
+    events = report.measurements.get("mljob_interruptions", cause="preemption")
+    if events is not None:
+        return integer(events)
+    counted = report.measurements.get("mljob_preemptions")
+    return MISSING if counted is None else f"{integer(counted)}*"

@@ -11,20 +11,29 @@ class CellFormat(StrEnum):
 
     NAME = "the job's name, with its site and shaping where they matter"
     BUCKET = "the job's bucket"
+    KIND = "the job's finer kind"
     STATE = "the job's state"
     STEP_OF_TARGET = "current step / last step"
     FIXED = "a number with fixed decimals"
     FIXED_OF_LARGEST_N = "a number with fixed decimals, of the series with the largest label value"
+    TRIALS_OF_TARGET = "results so far / results to come in all"
+    CHUNKS = "chunks done / all, and how many of the others run, hang, failed"
+    TOP_EXCEPTION = "the most frequent exception of trials, and how often it came"
+    INFRASTRUCTURE = "the launch checks: passed, failed or not seen"
     WHOLE = "a whole number with thousands separators"
     PERCENT = "a ratio as percent"
     DURATION = "a length of time"
-    PREEMPTIONS = "gang interruptions by preemption"
-    GAPS = "count / hours of closed gaps, and how many of them nothing explains"
+    PREEMPTIONS = "gang interruptions by preemption; the scheduler's own sum, marked *, where attempts are not known"
+    GAPS = "count / hours of closed gaps, and how many of them came from each known cause, or from none"
     CHECKPOINT = "step, lag and age of the newest complete checkpoint"
     SINCE = "when the job started, and how long that is ago"
     ELAPSED = "time since the job's start, to its end"
     WAITING = "what a job without a step waits for"
+    NOTE = "the note on the job, and what matters most now"
     TREND = "what matters most now, in words, worst first"
+
+
+_TEXTS = frozenset({CellFormat.NAME, CellFormat.TOP_EXCEPTION, CellFormat.TREND, CellFormat.NOTE, CellFormat.WAITING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,7 @@ class Column:
     @property
     def is_text(self) -> bool:
         """Whether a cell may be wrapped. Figures never are."""
-        return self.format in {CellFormat.NAME, CellFormat.TREND, CellFormat.WAITING}
+        return self.format in _TEXTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +113,7 @@ TRAINING_HEALTH_TABLE = TableKind(
         _JOB,
         _STEP,
         _TOKENS,
-        # Attempts are what preemptions are counted from; where no scheduler was read there is nothing to count.
-        Column("Preempts", CellFormat.PREEMPTIONS),
+        Column("Preempts", CellFormat.PREEMPTIONS, ("mljob_interruptions", "mljob_preemptions")),
         Column("Gaps", CellFormat.GAPS, ("mljob_gaps", "mljob_gap_seconds")),
         Column(
             "Checkpoint",
@@ -118,16 +126,43 @@ TRAINING_HEALTH_TABLE = TableKind(
     ),
 )
 
+DATAGEN_TABLE = TableKind(
+    "datagen",
+    "Datagen",
+    (
+        Column("Run", CellFormat.NAME),
+        Column("Chunks", CellFormat.CHUNKS, ("mljob_chunks",)),
+        Column("Trials", CellFormat.WHOLE, ("mljob_trials",)),
+        Column("avg_turns", CellFormat.FIXED, ("mljob_trial_turns",), decimals=2),
+        Column("Mean", CellFormat.FIXED, ("mljob_trial_reward",), decimals=3),
+        Column("exc%", CellFormat.PERCENT, ("mljob_trial_exception_ratio",), decimals=1),
+        _TREND,
+    ),
+)
+
+EVAL_TABLE = TableKind(
+    "eval",
+    "Eval",
+    (
+        Column("Model × benchmark", CellFormat.NAME),
+        Column("Trials", CellFormat.TRIALS_OF_TARGET, ("mljob_trials", "mljob_trials_target")),
+        Column("pass-rate", CellFormat.FIXED, ("mljob_trial_pass_ratio",), decimals=3),
+        Column("top exception", CellFormat.TOP_EXCEPTION, ("mljob_trial_exceptions", "mljob_trial_exception_ratio")),
+        Column("Infra", CellFormat.INFRASTRUCTURE, ("mljob_infra_check",)),
+        _TREND,
+    ),
+)
+
 BRINGUP_TABLE = TableKind(
     "bringup",
-    "Bring-up: no step yet",
+    "Bring-up: no step or result yet",
     (
         _JOB,
         _BUCKET,
         _STATE,
         Column("Since", CellFormat.SINCE, ("mljob_start_timestamp_seconds",)),
         _STEP,
-        Column("Waits for", CellFormat.WAITING, ("mljob_phase",)),
+        Column("Waits for", CellFormat.WAITING, ("mljob_phase", "mljob_waiting")),
     ),
 )
 
@@ -136,12 +171,14 @@ OTHER_TABLE = TableKind(
     "Other",
     (
         _JOB,
-        _BUCKET,
+        Column("Type", CellFormat.KIND),
         _STATE,
         Column("Elapsed", CellFormat.ELAPSED, ("mljob_start_timestamp_seconds", "mljob_end_timestamp_seconds")),
-        _TREND,
+        Column("Note", CellFormat.NOTE, ("mljob_trend",)),
     ),
 )
 
-TABLES: tuple[TableKind, ...] = (RL_TABLE, SFT_TABLE, OTHER_TABLE, TRAINING_HEALTH_TABLE, BRINGUP_TABLE)
+TABLES: tuple[TableKind, ...] = (
+    RL_TABLE, SFT_TABLE, DATAGEN_TABLE, EVAL_TABLE, OTHER_TABLE, TRAINING_HEALTH_TABLE, BRINGUP_TABLE,
+)  # fmt: skip
 """All tables, in the order in which they are shown."""

@@ -6,11 +6,12 @@ import json
 import math
 from collections.abc import Mapping
 
-from runwatch.catalogue import METRICS, Unit
+from runwatch.catalogue import METRICS
 from runwatch.derive.observation import NO_INTERVALS, Intervals, blind_sources
 from runwatch.derive.verdict_rules import rule_of
 from runwatch.figures import MISSING, duration, printable, utc
 from runwatch.measurements import Evidence, JobReport, Measurements
+from runwatch.metric_kinds import Unit
 from runwatch.report.json_values import blind_json, metrics_json
 
 _TIMESTAMP_SUFFIX = "_timestamp_seconds"

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from runwatch.derive.observation import NO_INTERVALS, Intervals, has_ended
 from runwatch.figures import MISSING, duration, printable
 from runwatch.measurements import JobReport
-from runwatch.report.cells import View, cell, job_name, largest_n, percent_of_target, severity_rank
+from runwatch.report.cell_formats import cell, largest_n
+from runwatch.report.cells import View, job_name, percent_of_target, severity_rank
 from runwatch.report.columns import (
     BRINGUP_TABLE,
+    DATAGEN_TABLE,
+    EVAL_TABLE,
     OTHER_TABLE,
     RL_TABLE,
     SFT_TABLE,
@@ -18,9 +21,11 @@ from runwatch.report.columns import (
     TRAINING_HEALTH_TABLE,
     TableKind,
 )
+from runwatch.report.grids import GridCell, grid_cells, long_pole
 
-_TRAINING_TABLES = {"rl": RL_TABLE, "sft": SFT_TABLE}
-_WAITING_STATES = frozenset({"pending", "preempted"})
+_OWN_TABLES = {"rl": RL_TABLE, "sft": SFT_TABLE, "datagen": DATAGEN_TABLE, "eval": EVAL_TABLE}
+_TALLIED = (("running", "running"), ("pending", "pending"), ("done", "done"))
+_ALSO_TALLIED = (("failed", "ended without success"), ("", "unknown"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,8 @@ def fill_tables(
 ) -> tuple[FilledTable, ...]:
     """Return the tables that have rows, in the order in which they are shown.
 
-    Every job stands in exactly one of RL, SFT, Other and Bring-up; a training job with steps also in Training health.
+    Every job stands in exactly one of RL, SFT, Datagen, Eval, Other and Bring-up; one with steps also in Training
+    health.
 
     Args:
         reports: All jobs. Sites are named when these stand at more than one.
@@ -59,7 +65,8 @@ def fill_tables(
     for report in shown:
         for kind in tables_of(report):
             members[kind.key].append(report)
-    notes = {RL_TABLE.key: _pass_at_notes(members[RL_TABLE.key], view)}
+    rl = members[RL_TABLE.key]
+    notes = {RL_TABLE.key: (*_pass_at_notes(rl, view), *_shaping_notes(rl, view))}
     grids_below = SFT_TABLE if members[SFT_TABLE.key] else BRINGUP_TABLE  # a grid of which no cell runs yet
     notes[grids_below.key] = _grid_notes([report for report in shown if report.bucket == "sft"], view)
     return tuple(
@@ -84,15 +91,13 @@ def order_worst_first(reports: Sequence[JobReport], view: View) -> list[JobRepor
 def tables_of(report: JobReport) -> tuple[TableKind, ...]:
     """Return the tables that a job stands in; the first is the one of its own."""
     has_steps = any(report.measurements.get(name) is not None for name in ("mljob_step", "mljob_rl_step"))
-    phase = report.measurements.one_hot("mljob_phase")
-    training = _TRAINING_TABLES.get(report.bucket)
+    own = _OWN_TABLES.get(report.bucket, OTHER_TABLE)
     if has_steps:
-        return (training or OTHER_TABLE, TRAINING_HEALTH_TABLE)
-    if has_ended(report.measurements):
-        return (training or OTHER_TABLE,)
-    if training is not None or (report.bucket != "other" and phase in {"queued", "bringup"}):
-        return (BRINGUP_TABLE,)
-    return (OTHER_TABLE,)
+        return (own, TRAINING_HEALTH_TABLE)
+    has_results = bool(report.measurements.get("mljob_trials"))
+    if has_results or own is OTHER_TABLE or has_ended(report.measurements):
+        return (own,)
+    return (BRINGUP_TABLE,)
 
 
 def _pass_at_notes(members: Sequence[JobReport], view: View) -> tuple[str, ...]:
@@ -110,45 +115,40 @@ def _pass_at_notes(members: Sequence[JobReport], view: View) -> tuple[str, ...]:
     return tuple(f"pass@N: N = {n} for {', '.join(jobs)}" for n, jobs in sorted(jobs_by_n.items()))
 
 
+def _shaping_notes(members: Sequence[JobReport], view: View) -> tuple[str, ...]:
+    """Say which rewards must not be compared: those of shaped and of unshaped jobs."""
+    rewarded = [report for report in members if report.measurements.get("mljob_rl_reward") is not None]
+    by_shaping = {
+        shaping: [job_name(report, view) for report in rewarded if report.info.get("shaping", "") == shaping]
+        for shaping in ("on", "off")
+    }
+    if not all(by_shaping.values()):
+        return ()
+    shaped, base = (", ".join(by_shaping[shaping]) for shaping in ("on", "off"))
+    return (f"rewards not comparable: {shaped} with {base}",)
+
+
 def _grid_notes(members: Sequence[JobReport], view: View) -> tuple[str, ...]:
-    grids = sorted({grid for report in members if (grid := report.info.get("grid", ""))})
-    return tuple(_grid_note(grid, members, view) for grid in grids)
+    cells = grid_cells(members)
+    grids = sorted({cell.grid for cell in cells})
+    return tuple(_grid_note(grid, [cell for cell in cells if cell.grid == grid], view) for grid in grids)
 
 
-def _grid_note(grid: str, members: Sequence[JobReport], view: View) -> str:
-    """Sum a grid up: running cells with their share, cells running, pending and done, and the long pole."""
-    cells = [report for report in members if report.info.get("grid", "") == grid]
-    states = [report.measurements.one_hot("mljob_state") for report in cells]
-    running = [report for report, state in zip(cells, states, strict=True) if state == "running"]
-    counts = {
-        "running": len(running),
-        "pending": sum(state in _WAITING_STATES for state in states),
-        "done": states.count("succeeded"),
-    }
-    others = {
-        "ended without success": sum(state in {"failed", "timeout", "killed", "vanished"} for state in states),
-        "unknown": sum(state in {None, "unknown"} for state in states),
-    }
-    tally = [f"{count} {word}" for word, count in counts.items()]
-    tally += [f"{count} {word}" for word, count in others.items() if count]
+def _grid_note(grid: str, cells: Sequence[GridCell], view: View) -> str:
+    """Sum a grid up: running cells with their share, distinct cells running, pending and done, and the long pole."""
+    states = [cell.state for cell in cells]
+    tally = [f"{states.count(state)} {word}" for state, word in _TALLIED]
+    tally += [f"{count} {word}" for state, word in _ALSO_TALLIED if (count := states.count(state))]
     parts = [f"grid {printable(grid)}: {' / '.join(tally)}"]
+    running = [cell.report for cell in cells if cell.state == "running"]
     if running:
         parts.append("running: " + ", ".join(f"{job_name(report, view)} {_share(report)}" for report in running))
-    last = _long_pole(running)
+    last = long_pole(cells)
     if last is not None:
-        parts.append(f"long pole: {job_name(last, view)}, ETA {duration(_eta(last))}")
+        parts.append(f"long pole: {job_name(last[0].report, view)}, ETA {duration(last[1])}")
     return "; ".join(parts)
 
 
 def _share(report: JobReport) -> str:
     share = percent_of_target(report)
     return MISSING if share is None else f"{share:.1f} %"
-
-
-def _eta(report: JobReport) -> float:
-    return report.measurements.get("mljob_eta_seconds") or 0.0
-
-
-def _long_pole(running: Sequence[JobReport]) -> JobReport | None:
-    timed = [report for report in running if report.measurements.get("mljob_eta_seconds") is not None]
-    return max(timed, key=_eta, default=None)

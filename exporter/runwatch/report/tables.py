@@ -17,6 +17,7 @@ from runwatch.derive.observation import NO_INTERVALS, Intervals
 from runwatch.figures import utc
 from runwatch.measurements import JobReport
 from runwatch.report.cells import View
+from runwatch.report.grids import grid_cells
 from runwatch.report.json_values import blind_json, metrics_json
 from runwatch.report.rows import FilledTable, fill_tables, order_worst_first, tables_of
 from runwatch.report.wrapping import wrap
@@ -180,11 +181,26 @@ def tables_json(
     """Return what the tables show as JSON, worst first: numbers as measured, under the metrics' own names.
 
     Each job has `run`, `bucket`, `site`, `tables` (keys of the tables it stands in), `info`, `verdicts` (`verdict`
-    and `text`, worst first), `blind_sources` and `metrics`. A metric that was not measured has no key.
+    and `text`, worst first), `note`, `blind_sources` and `metrics`. A metric that was not measured has no key. `grids`
+    has for each grid its distinct cells: `cell`, `run` (the job that stands for it), `site` and `state` (null where
+    nothing tells).
     """
     shown = order_worst_first([r for r in reports if bucket in {None, r.bucket}], View(now, intervals))
-    document = {"now": now, "now_utc": utc(now), "jobs": [_job_json(report, now, intervals) for report in shown]}
+    document = {
+        "now": now,
+        "now_utc": utc(now),
+        "jobs": [_job_json(report, now, intervals) for report in shown],
+        "grids": _grids_json(shown),
+    }
     return json.dumps(document, ensure_ascii=True, indent=2, allow_nan=False) + "\n"
+
+
+def _grids_json(reports: Sequence[JobReport]) -> dict[str, list[dict[str, str | None]]]:
+    grids: dict[str, list[dict[str, str | None]]] = {}
+    for cell in grid_cells(reports):
+        entry = {"cell": cell.name, "run": cell.report.run, "site": cell.report.site, "state": cell.state or None}
+        grids.setdefault(cell.grid, []).append(entry)
+    return grids
 
 
 def _job_json(report: JobReport, now: float, intervals: Intervals) -> dict[str, object]:
@@ -195,6 +211,7 @@ def _job_json(report: JobReport, now: float, intervals: Intervals) -> dict[str, 
         "tables": [kind.key for kind in tables_of(report)],
         "info": dict(report.info),
         "verdicts": [{"verdict": verdict.word, "text": verdict.text} for verdict in report.verdicts],
+        "note": next((entry.text for entry in report.evidence if entry.topic == "note"), ""),
         "blind_sources": blind_json(report.measurements, now, intervals),
         "metrics": metrics_json(report.measurements),
     }

@@ -32,6 +32,7 @@ from runwatch.parsing.checkpoint_layouts import (
     read_marker,
 )
 from runwatch.parsing.checkpoint_roots import Root
+from runwatch.parsing.trainer_log_jsonl import TrainerLogEnd
 from runwatch.sources.folder_listing import READ_LIMIT_BYTES, Level, LookFailedError, ObjectStat, ObjectStore
 
 FULL_WINDOW = 200
@@ -56,6 +57,7 @@ class Memory:
     """What former looks at one job left, by address. It saves requests."""
 
     folders: dict[str, SeenFolder] = field(default_factory=dict)
+    trainer_logs: dict[str, tuple[ObjectStat, TrainerLogEnd]] = field(default_factory=dict)
     latest_files: dict[str, tuple[ObjectStat, int]] = field(default_factory=dict)
 
 

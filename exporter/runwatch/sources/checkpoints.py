@@ -1,7 +1,8 @@
 """Looking at a job's checkpoint folders: which are there, which are complete, and since when.
 
 What one look costs: one delimited listing of each root and of its `checkpoints/` folder, one of each step folder that
-is new, partial, or the newest complete one there, and the content of the newest commit markers. A complete folder that
+is new, partial, or the newest complete one there, the content of the newest commit markers, and the end of a
+`trainer_log.jsonl` below a root when it was written anew. A complete folder that
 was seen before is not listed again while its parent still shows it, save the newest: that one carries the exported
 step and time, and may be written anew after a rollback or lose its marker to a bucket's expiry rule.
 """
@@ -13,13 +14,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from runwatch.facts import Checkpoint, CheckpointListing, Failure, FailureReason
+from runwatch.facts import Checkpoint, CheckpointListing, Failure, FailureReason, TrainerFacts
+from runwatch.facts.checkpoints import newest_complete
 from runwatch.fleet import Job
 from runwatch.parsing.checkpoint_roots import Root, parse_root
 from runwatch.sources.checkpoint_folders import FolderLook, Horizon, Memory
 from runwatch.sources.files import FileStore
 from runwatch.sources.folder_listing import BucketOpener, Level, LookFailedError, ObjectStore
 from runwatch.sources.protocol import CountRequest
+from runwatch.sources.trainer_log_end import TrainerLog, look_at_trainer_log
 from runwatch.thresholds import AT_IS_NOW_SECONDS
 
 CHECKPOINTS_FOLDER = "checkpoints"
@@ -122,6 +125,7 @@ class _JobLook:
     notes: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     folders: set[str] = field(default_factory=set)
+    trainer_logs: list[TrainerLog] = field(default_factory=list)
 
     def look_at(self, root: Root, store: ObjectStore) -> None:
         """Look at one root. Raises `LookFailedError` when it could not be."""
@@ -140,6 +144,11 @@ class _JobLook:
         if root.is_export_folder:
             self.notes.append(f"{root.address()} holds exports, no checkpoints: name the folder above it")
             return
+        trainer_log = look_at_trainer_log(
+            store, root, level, memory=self.memory, horizon=self.horizon, notes=self.notes
+        )
+        if trainer_log is not None:
+            self.trainer_logs.append(trainer_log)
         before = len(self.checkpoints)
         self._look_into(root, store, "", level)
         if CHECKPOINTS_FOLDER in level.links_refused:
@@ -176,4 +185,19 @@ class _JobLook:
         present = {checkpoint.path for checkpoint in self.checkpoints}
         self.memory.folders = {path: seen for path, seen in self.memory.folders.items() if path in present}
         ordered = sorted(self.checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.path))
-        return CheckpointListing(tuple(ordered), (*self.notes, *self.empty))
+        newest_log = max(self.trainer_logs, key=lambda log: log.updated, default=None)
+        completed = newest_log is not None and newest_log.end.completed
+        return CheckpointListing(
+            tuple(ordered),
+            (*self.notes, *self.empty),
+            trainer=self._trainer(),
+            completed=completed,
+            completed_at=newest_log.updated if newest_log is not None and completed else None,
+            trainer_log=newest_log.evidence if newest_log is not None else "",
+        )
+
+    def _trainer(self) -> TrainerFacts | None:
+        """Return what the marker of the newest complete checkpoint says of the trainer."""
+        newest = newest_complete(self.checkpoints)
+        seen = self.memory.folders.get(newest.path) if newest is not None else None
+        return seen.reading.trainer if seen is not None and seen.reading is not None else None

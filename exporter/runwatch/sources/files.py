@@ -59,6 +59,22 @@ class FileStore:
         except OSError as error:
             raise LookFailedError(_failure(error, target)) from error
 
+    def read_tail(self, path: str, length: int) -> bytes:
+        """Return a file's last bytes.
+
+        Raises:
+            LookFailedError: the file is missing (`not_found`), forbidden (`auth`) or could not be read.
+        """
+        self._count()
+        target = self._root / path
+        try:
+            with open_regular_file(target) as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(size - length, 0))
+                return file.read(length)
+        except OSError as error:
+            raise LookFailedError(_failure(error, target)) from error
+
 
 def _read_entries(entries: Iterator[os.DirEntry[str]], resolved_root: Path, path: Path) -> Level:
     folders: list[str] = []

@@ -65,6 +65,13 @@ class ObjectStore(Protocol):
             LookFailedError: with reason `not_found` when it is gone, else with what went wrong.
         """
 
+    def read_tail(self, path: str, length: int) -> bytes:
+        """Return the last `length` bytes of one object, the whole of one that is no longer.
+
+        Raises:
+            LookFailedError: with reason `not_found` when it is gone, else with what went wrong.
+        """
+
 
 class BucketOpener(Protocol):
     """Opens stores in buckets, over connections that it keeps."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 
 import requests
-from google.api_core.exceptions import GoogleAPICallError
+from google.api_core.exceptions import GoogleAPICallError, RequestRangeNotSatisfiable
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
 from google.cloud import storage
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
@@ -126,10 +126,27 @@ class GcsStore:
             LookFailedError: it is gone (`not_found`), or the service could not be asked.
         """
         self._count()
-        name = f"{self._prefix}/{path}" if self._prefix else path
-        with _failures_as_values(f"gs://{self._bucket}/{name}"):
-            blob = self._client.bucket(self._bucket).blob(name)
+        blob = self._blob(path)
+        with _failures_as_values(f"gs://{self._bucket}/{blob.name}"):
             return bytes(blob.download_as_bytes(timeout=self._timeout, retry=None))
+
+    def read_tail(self, path: str, length: int) -> bytes:
+        """Return an object's last bytes, by one request for that range alone.
+
+        Raises:
+            LookFailedError: it is gone (`not_found`), or the service could not be asked.
+        """
+        self._count()
+        blob = self._blob(path)
+        with _failures_as_values(f"gs://{self._bucket}/{blob.name}"):
+            try:
+                content = bytes(blob.download_as_bytes(start=-length, checksum=None, timeout=self._timeout, retry=None))
+            except RequestRangeNotSatisfiable:  # of an empty object there is no last byte
+                return b""
+        return content[-length:]  # a server may answer with the whole object
+
+    def _blob(self, path: str) -> storage.Blob:
+        return self._client.bucket(self._bucket).blob(f"{self._prefix}/{path}" if self._prefix else path)
 
 
 @contextmanager

@@ -11,12 +11,14 @@ from runwatch.facts import (
     Failure,
     FoundSchedulerJob,
     HistoryUpdate,
+    LogFacts,
     SchedulerFacts,
     SourceKind,
+    TrialsUpdate,
 )
 from runwatch.fleet import Job
 
-Outcome = HistoryUpdate | CheckpointListing | SchedulerFacts | Failure
+Outcome = HistoryUpdate | CheckpointListing | SchedulerFacts | TrialsUpdate | LogFacts | Failure
 
 Deliver = Callable[[Job, Outcome], None]
 """Takes an outcome; safe to call from any thread. A `HistoryUpdate` may be delivered page by page."""

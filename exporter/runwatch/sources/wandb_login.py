@@ -89,8 +89,9 @@ class WandbLogin:
         if not isinstance(answer, Failure):
             self._client_backoff.succeeded()
             return answer
-        # A dead core was noticed, and costs nothing to start anew; a server that failed is left alone for a while.
-        if not self.client.died:
+        # A dead core was noticed, and costs nothing to start anew; a project that is not there says nothing about the
+        # next one; a server that failed is left alone for a while.
+        if not (self.client.died or answer.is_answer):
             self._client_backoff.failed(answer)
         self.doubt(answer)
         return answer

@@ -1,0 +1,60 @@
+"""What logs say beside the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from runwatch.parsing.harbor_console import ConsoleProgress
+from runwatch.parsing.log_records import LogFailure
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredLines:
+    """Benign lines of one kind: why they are no fault, how many there were, and the newest.
+
+    `fault` is the line beside one of them that makes it a fault all the same; "" where there was none.
+    """
+
+    reason: str
+    count: int
+    example: str
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What a job's logs say beside its steps. None and empty are "not seen", never zero; times are Unix seconds.
+
+    `last_write` is when the newest file was last written. `running_requests` and `last_success` (an answer 200) are
+    the engine's. `auth_failures` are the times at which the sandbox provider refused, the newest 1000.
+    `api_base_public` is false where the newest api_base points at an internal address, `tunnel_up` what the newest
+    line about the tunnel tells. `upload_complete` is false where an upload failed. `chunk_completed` is how a datagen
+    chunk's generation ended, `chunk_last_writes` when the log of each chunk was last written. `failures` are those
+    that nothing after them disproves, the first one first. `completed` is whether the trainer said that it is done.
+    `unparsed` counts lines that look like metrics and could not be read. `console` is the newest progress that a
+    Harbor console drew.
+    """
+
+    files: tuple[str, ...]
+    last_write: float | None = None
+    running_requests: int | None = None
+    running_requests_time: float | None = None
+    last_success: float | None = None
+    auth_failures: tuple[float, ...] = ()
+    auth_failures_without_time: int = 0
+    api_base_public: bool | None = None
+    api_base_host: str = ""
+    tunnel_up: bool | None = None
+    upload_complete: bool | None = None
+    upload_time: float | None = None
+    chunk: int | None = None
+    chunks: int | None = None
+    chunk_completed: bool | None = None
+    chunk_last_writes: Mapping[int, float] = field(default_factory=dict)
+    failures: tuple[LogFailure, ...] = ()
+    completed: bool = False
+    ignored: tuple[IgnoredLines, ...] = ()
+    unparsed: int = 0
+    notes: tuple[str, ...] = ()
+    console: ConsoleProgress | None = None

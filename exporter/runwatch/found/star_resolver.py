@@ -1,0 +1,202 @@
+"""Resolving the `*` of templates for all found jobs of a look, with one listing of each level or project."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from runwatch.facts import Failure, FailureReason, SourceKind
+from runwatch.found.jobs import Resolution
+from runwatch.found.places import PlaceKind
+from runwatch.found.templates import Candidate, StarPattern, choose, fitting, split_star, wants_times
+from runwatch.sources.protocol import FindsRuns, FoundRun
+from runwatch.sources.wildcards import MOST_CANDIDATES, LevelListings
+from runwatch.telemetry import Telemetry
+
+_log = logging.getLogger(__name__)
+
+_Runs = dict[str, FoundRun]
+"""The runs of a project by their ids, in the order of these."""
+
+_Rivals = dict[tuple[str, str], list[tuple[str, StarPattern]]]
+"""All patterns and whose they are, by their parent and their prefix."""
+
+
+@dataclass(frozen=True, slots=True)
+class StarRequest:
+    """One filled template of one found job.
+
+    `job` tells the job from all others. `child` and `submission` are what a choice hangs on, `earlier` is what was
+    chosen before. `claimed` are addresses that belong to other jobs.
+    """
+
+    job: str
+    template: str
+    kind: PlaceKind
+    site: str
+    child: str = ""
+    submission: str = ""
+    earlier: Resolution | None = None
+    claimed: frozenset[str] = frozenset()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the earlier choice was made for this submission and this child."""
+        return self.earlier is not None and (self.earlier.submission, self.earlier.child) == (
+            self.submission,
+            self.child,
+        )
+
+
+class StarResolver:
+    """Lists what is there and chooses. What could not be listed leaves the earlier choice as it is.
+
+    Args:
+        telemetry: Where failures are counted.
+        levels: Lists object stores and file systems.
+    """
+
+    def __init__(self, telemetry: Telemetry, levels: LevelListings) -> None:
+        self._telemetry = telemetry
+        self._levels = levels
+        self._runs: dict[str, tuple[float, _Runs]] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def resolve(
+        self, requests: Sequence[StarRequest], runs: FindsRuns | None, now: float, interval: float
+    ) -> tuple[dict[tuple[str, str], Resolution], tuple[Failure, ...]]:
+        """Resolve every template that is not settled.
+
+        Args:
+            requests: The templates of all found jobs: those that are settled too, for they claim what they mean.
+            runs: Lists projects of W&B; None where there is no such source.
+            now: Unix seconds.
+            interval: Seconds that a listing of a project is used for.
+
+        Returns:
+            By job and template what is known, and what could not be listed.
+        """
+        self._levels.begin()
+        look = _Look(self._telemetry, self._levels, self._runs, runs, now, interval)
+        patterns = [(request, pattern) for request in requests if (pattern := split_star(request.template)) is not None]
+        rivals: _Rivals = {}
+        for request, pattern in patterns:
+            rivals.setdefault((pattern.parent, pattern.prefix), []).append((request.job, pattern))
+        resolved: dict[tuple[str, str], Resolution] = {}
+        for request, pattern in patterns:
+            found = request.earlier if request.is_settled else look.find(request, pattern, rivals)
+            if found is not None:
+                resolved[request.job, request.template] = found
+            self._tell(request, found)
+        present = {(request.job, request.template) for request in requests}
+        self._told &= present
+        self._runs = {project: held for project, held in self._runs.items() if now - held[0] < interval}
+        return resolved, tuple(look.failures.values())
+
+    def _tell(self, request: StarRequest, found: Resolution | None) -> None:
+        key = (request.job, request.template)
+        if found is None and key not in self._told:
+            self._told.add(key)
+            _log.info("%s: nothing fits %s yet", request.job, request.template)
+        elif found is not None and (request.earlier is None or found.address != request.earlier.address):
+            _log.info("%s: %s is %s", request.job, request.template, found.address)
+
+
+@dataclass(slots=True)
+class _Look:
+    telemetry: Telemetry
+    levels: LevelListings
+    held: dict[str, tuple[float, _Runs]]
+    runs: FindsRuns | None
+    now: float
+    interval: float
+    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
+
+    def find(self, request: StarRequest, pattern: StarPattern, rivals: _Rivals) -> Resolution | None:
+        """Return what a template means now, None where nothing fits or several that cannot be told apart."""
+        failed = self.failures.get((request.kind, pattern.parent))
+        listed = failed or self._candidates(request, pattern)
+        if isinstance(listed, Failure):
+            return self._failed(request, pattern, listed)
+        own = [
+            candidate
+            for candidate in listed
+            if pattern.address(candidate.name) not in request.claimed
+            and not _means_another(request.job, candidate.name, pattern, rivals)
+        ]
+        earlier = self._earlier(request, pattern)
+        dated = self._dated(request, pattern, own, earlier)
+        if isinstance(dated, Failure):
+            return self._failed(request, pattern, dated)
+        chosen = choose(dated, request.child, earlier)
+        if chosen is not None:
+            address = pattern.address(chosen.name)
+            return Resolution(
+                template=request.template, address=address, submission=request.submission, child=request.child
+            )
+        # What was found for this submission stays, though it is not there now.
+        return request.earlier if earlier else None
+
+    @staticmethod
+    def _earlier(request: StarRequest, pattern: StarPattern) -> str:
+        """Return the name that was chosen before for the same submission, "" where there is none."""
+        if request.earlier is None or request.earlier.submission != request.submission:
+            return ""
+        return request.earlier.address.removeprefix(f"{pattern.parent}/").removesuffix(pattern.rest)
+
+    def _failed(self, request: StarRequest, pattern: StarPattern, failure: Failure) -> Resolution | None:
+        if (request.kind, pattern.parent) not in self.failures:
+            self.failures[request.kind, pattern.parent] = failure
+            kind = SourceKind.HISTORY if request.kind in ("wandb", "file") else SourceKind.CHECKPOINTS
+            self.telemetry.count_error(kind, request.site, failure.reason)
+            _log.warning("cannot find what %s means: %s: %s", request.template, failure.reason.value, failure.detail)
+        return request.earlier
+
+    def _candidates(self, request: StarRequest, pattern: StarPattern) -> list[Candidate] | Failure:
+        if request.kind != "wandb":
+            return self.levels.candidates(pattern, request.site, files=request.kind == "file")
+        listed = self._project(pattern.parent, request.site)
+        if isinstance(listed, Failure):
+            # A project begins with its first run.
+            return [] if listed.is_answer else listed
+        return [Candidate(name, star, listed[name].created) for name, star in fitting(list(listed), pattern)]
+
+    def _project(self, project: str, site: str) -> _Runs | Failure:
+        held = self.held.get(project)
+        if held is not None and self.now - held[0] < self.interval:
+            return held[1]
+        if self.runs is None:
+            return Failure(FailureReason.OTHER, f"{project}: there is no W&B source to list it with")
+        listed = self.runs.discover(project, None, site=site)
+        if not isinstance(listed, Failure) or listed.is_answer:
+            runs = [] if isinstance(listed, Failure) else sorted(listed, key=lambda run: run.name)
+            self.held[project] = (self.now, {run.name: run for run in runs})
+        return listed if isinstance(listed, Failure) else self.held[project][1]
+
+    def _dated(
+        self, request: StarRequest, pattern: StarPattern, candidates: Sequence[Candidate], earlier: str
+    ) -> Sequence[Candidate] | Failure:
+        wanted = wants_times(candidates, request.child, earlier)
+        if request.kind == "wandb" or not wanted:
+            return candidates
+        if len(wanted) > MOST_CANDIDATES:
+            text = f"{request.template} fits more than {MOST_CANDIDATES} names: make it more exact"
+            return Failure(FailureReason.OTHER, text)
+        times: dict[str, float | None] = {}
+        for candidate in wanted:
+            dated = self.levels.dated(pattern, candidate, request.site)
+            if isinstance(dated, Failure):
+                return dated
+            times[candidate.name] = dated.time
+        return [replace(candidate, time=times.get(candidate.name)) for candidate in candidates]
+
+
+def _means_another(job: str, name: str, pattern: StarPattern, rivals: _Rivals) -> bool:
+    """Whether a more exact template of another job fits: `{name}-*` of `a` also fits the run of a job named `a-b`."""
+    prefixes = (name[:length] for length in range(len(name) + 1))
+    return any(
+        other != job and rival.exactness > pattern.exactness and rival.star_of(name) is not None
+        for prefix in prefixes
+        for other, rival in rivals.get((pattern.parent, prefix), ())
+    )

@@ -1,0 +1,327 @@
+"""A gang of pods and its record, combined to what the scheduler says of the job: state, tasks, attempts.
+
+How the words of Kubernetes map to `mljob_state` is told in `docs/kubernetes-rbac.md`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from runwatch.facts import Attempt, AttemptEnd, SchedulerFacts, SchedulerState, TaskCounts
+from runwatch.parsing import kubernetes_fields as fields
+from runwatch.parsing import kubernetes_workloads as workloads
+from runwatch.parsing.kubernetes_fields import Json
+from runwatch.parsing.kubernetes_objects import (
+    EARLIEST_WAIT_FIRST,
+    PodRecord,
+    TaskPhase,
+    read_pod,
+)
+from runwatch.parsing.kubernetes_workloads import Gang, WorkloadKind
+
+_PHASE_ORDER = (TaskPhase.RUNNING, TaskPhase.PENDING, TaskPhase.SUCCEEDED, TaskPhase.FAILED)
+_STATES_OF_ENDS = {AttemptEnd.WALL_TIME: SchedulerState.TIMEOUT, AttemptEnd.CANCELLED: SchedulerState.KILLED}
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """State, what it waits for, and one line why."""
+
+    state: SchedulerState
+    waiting: str = ""
+    detail: str = ""
+
+
+def gang_pods(gang: Gang) -> list[PodRecord]:
+    """Read the pods of a gang."""
+    stops = workloads.gang_stops(gang)
+    return [read_pod(pod, link=gang.shown_as, stops=stops) for pod in gang.pods]
+
+
+def gang_facts(gang: Gang, *, ran_before: bool = False, started_before: float | None = None) -> SchedulerFacts:
+    """Return what the API says of a job now.
+
+    Args:
+        gang: the job's record and pods.
+        ran_before: whether this very job (by its identity) was seen running at an earlier look.
+        started_before: the earliest start that was seen of it, Unix seconds; pods that ran first may be gone.
+    """
+    pods = gang_pods(gang)
+    tasks = task_counts(gang, pods)
+    attempts = tuple(
+        sorted(
+            (attempt for pod in pods for attempt in pod.attempts), key=lambda found: (found.started or 0.0, found.key)
+        )
+    )
+    end = workloads.workload_end(gang)
+    ran = ran_before or bool(attempts) or workloads.evicted(gang) or _record_says_it_ran(gang)
+    standing = _standing(gang, pods, tasks, attempts, ran)
+    over = standing.state in {
+        SchedulerState.SUCCEEDED,
+        SchedulerState.FAILED,
+        SchedulerState.TIMEOUT,
+        SchedulerState.KILLED,
+    }
+    ended = None
+    if over:
+        last = max((found.ended for found in attempts if found.ended is not None), default=None)
+        ended = (end.time if end is not None else None) or last or fields.deletion_requested(gang.record)
+    chips = workloads.gang_chips(gang)
+    return SchedulerFacts(
+        scheduler_job=gang.shown_as,
+        state=standing.state,
+        detail=fields.one_line(standing.detail, gang.note),
+        identity=gang.identity,
+        submitted=gang.submitted,
+        started=_started(attempts, started_before),
+        ended=ended,
+        exit_code=_exit_code(standing.state, attempts) if over else None,
+        waiting=standing.waiting,
+        tasks=tasks,
+        tasks_expected=workloads.gang_size(gang),
+        preemptions=workloads.preemptions(gang),
+        failures=workloads.failure_count(gang),
+        attempts=attempts,
+        covered_from=covered_from(gang, pods),
+        accelerators=chips.count or None,
+        accelerator_type=chips.type if chips.count else "",
+    )
+
+
+def facts_at(facts: SchedulerFacts, at: float, *, is_now: bool) -> SchedulerFacts:
+    """Hide what happened after a time, and, where that is not now, what the API says only of today.
+
+    Args:
+        facts: what was read.
+        at: Unix seconds.
+        is_now: whether `at` is close enough to the present for states and tasks to count.
+    """
+    attempts = tuple(_attempt_at(found, at) for found in facts.attempts if found.started is None or found.started <= at)
+    started = facts.started if facts.started is not None and facts.started <= at else None
+    if is_now:
+        return replace(facts, attempts=attempts, started=started)
+    return replace(
+        facts,
+        state=SchedulerState.UNKNOWN,
+        detail="the API shows only the present",
+        started=started,
+        ended=None,
+        exit_code=None,
+        waiting="",
+        tasks=None,
+        preemptions=None,
+        failures=None,
+        attempts=attempts,
+    )
+
+
+def _attempt_at(attempt: Attempt, at: float) -> Attempt:
+    if attempt.ended is None or attempt.ended <= at:
+        return attempt
+    return replace(attempt, ended=None, end=AttemptEnd.RUNNING, exit_code=None, detail="")
+
+
+def task_counts(gang: Gang, pods: Sequence[PodRecord]) -> TaskCounts:
+    """Count tasks, not pods: a pod that was replaced is history.
+
+    Of an indexed Job the newest pod of each index counts. Else running, pending and succeeded pods count, and pods that
+    failed or are being removed only for the places that those leave free.
+    """
+    if gang.kind is WorkloadKind.PODS:
+        return _tally([pod.phase for pod in pods])
+    sizes = {fields.uid(job): _size_of_job(job) for job in gang.jobs}
+    by_job: dict[str, list[PodRecord]] = defaultdict(list)
+    for pod in pods:
+        by_job[pod.owner].append(pod)
+    phases: list[TaskPhase] = []
+    for owner, of_job in by_job.items():
+        phases += _task_phases(of_job, sizes.get(owner, 0))
+    return _tally(phases)
+
+
+def _size_of_job(job: Json) -> int:
+    return workloads.gang_size(Gang(WorkloadKind.JOB, "", job, ()))
+
+
+def _task_phases(pods: Sequence[PodRecord], size: int) -> list[TaskPhase]:
+    newest: dict[int, PodRecord] = {}
+    for pod in sorted(pods, key=lambda found: (not found.terminating, found.created or 0.0, found.uid)):
+        if pod.index is not None:
+            newest[pod.index] = pod
+    if newest:
+        return [pod.phase for pod in newest.values()]
+    kept = [pod.phase for pod in pods if not pod.terminating and pod.phase is not TaskPhase.FAILED]
+    leaving = [pod.phase for pod in pods if pod.terminating and pod.phase is not TaskPhase.FAILED]
+    failed = [pod.phase for pod in pods if pod.phase is TaskPhase.FAILED]
+    kept += leaving[: max(0, size - len(kept))]
+    return kept + failed[: max(0, size - len(kept))]
+
+
+def _tally(phases: Sequence[TaskPhase]) -> TaskCounts:
+    return TaskCounts(*(phases.count(phase) for phase in _PHASE_ORDER))
+
+
+def _record_says_it_ran(gang: Gang) -> bool:
+    if workloads.suspended(gang) and any(fields.moment(job, "status", "startTime") is not None for job in gang.jobs):
+        # A job that is made suspended has no time of start; one that is suspended later keeps it.
+        return True
+    counts = ("restarts",) if gang.kind is WorkloadKind.JOBSET else ("failed", "ready")
+    return any(fields.count(gang.record, "status", key) for key in counts)
+
+
+def _standing(
+    gang: Gang, pods: Sequence[PodRecord], tasks: TaskCounts, attempts: Sequence[Attempt], ran: bool
+) -> _Standing:
+    end = workloads.workload_end(gang)
+    if end is not None:
+        return _Standing(end.state, detail=end.detail)
+    if gang.kind is WorkloadKind.PODS and not tasks.running and not tasks.pending:
+        return _ended_pods(pods, attempts)
+    if tasks.running:
+        leaving = "being deleted" if fields.deletion_requested(gang.record) is not None else ""
+        return _Standing(SchedulerState.RUNNING, detail=leaving)
+    if fields.deletion_requested(gang.record) is not None:
+        return _Standing(SchedulerState.KILLED, detail="the job was deleted")
+    if workloads.suspended(gang):
+        if ran:
+            return _Standing(SchedulerState.PREEMPTED, detail="suspended after it ran")
+        return _Standing(SchedulerState.PENDING, "quota", "suspended: not admitted yet")
+    if tasks.pending:
+        return _pending(gang, pods, tasks, ran)
+    return _without_live_tasks(gang, pods, tasks, attempts)
+
+
+def _pending(gang: Gang, pods: Sequence[PodRecord], tasks: TaskCounts, ran: bool) -> _Standing:
+    waits = [pod for pod in pods if pod.phase is TaskPhase.PENDING and not pod.terminating] or [
+        pod for pod in pods if pod.phase is TaskPhase.PENDING
+    ]
+    first = min(waits, key=lambda pod: (_wait_order(pod.waiting), pod.name))
+    if any(pod.in_place for pod in waits):
+        return _Standing(
+            SchedulerState.RUNNING, detail=fields.one_line("its containers are started again", first.detail)
+        )
+    if ran:
+        return _Standing(SchedulerState.PREEMPTED, detail=fields.one_line("it ran, and waits", first.detail))
+    if tasks.succeeded:
+        return _Standing(SchedulerState.RUNNING, detail="between two pods")
+    if workloads.waits_for_quota(gang):
+        return _Standing(SchedulerState.PENDING, "quota", first.detail)
+    return _Standing(SchedulerState.PENDING, first.waiting, first.detail)
+
+
+def _wait_order(word: str) -> int:
+    return EARLIEST_WAIT_FIRST.index(word) if word in EARLIEST_WAIT_FIRST else len(EARLIEST_WAIT_FIRST)
+
+
+def _without_live_tasks(
+    gang: Gang, pods: Sequence[PodRecord], tasks: TaskCounts, attempts: Sequence[Attempt]
+) -> _Standing:
+    """No pod runs or waits, yet the record tells of no end."""
+    if any(pod.phase is TaskPhase.UNKNOWN for pod in pods):
+        return _Standing(SchedulerState.UNKNOWN, detail="the nodes of its pods do not answer")
+    ending = next((found for job in gang.jobs if (found := fields.true_condition(job, "FailureTarget"))), {})
+    if ending:
+        return _Standing(SchedulerState.RUNNING, detail=f"about to fail: {fields.text(ending, 'reason')}")
+    if tasks.succeeded and not tasks.failed:
+        return _Standing(SchedulerState.RUNNING, detail="its pods are done, and it has not said so yet")
+    if pods:
+        last = max(attempts, key=lambda found: found.ended or 0.0, default=None)
+        why = "" if last is None else last.detail
+        return _Standing(SchedulerState.PREEMPTED, detail=fields.one_line("it waits for new pods", why))
+    if _counts_as_active(gang):
+        return _Standing(SchedulerState.NO_TASKS, detail="it counts as active and has no pods")
+    if workloads.waits_for_quota(gang):
+        return _Standing(SchedulerState.PENDING, "quota", "not admitted yet")
+    return _Standing(SchedulerState.PENDING, "unknown", "its controller has made no pods yet")
+
+
+def _counts_as_active(gang: Gang) -> bool:
+    jobs = gang.jobs
+    if gang.kind is WorkloadKind.JOBSET and fields.count(gang.record, "status", "restarts"):
+        return True
+    return any(
+        fields.count(job, "status", "active") or fields.moment(job, "status", "startTime") is not None for job in jobs
+    )
+
+
+def _ended_pods(pods: Sequence[PodRecord], attempts: Sequence[Attempt]) -> _Standing:
+    """Bare pods have no record of their own: what the pods say is all there is."""
+    if any(pod.phase is TaskPhase.UNKNOWN for pod in pods):
+        return _Standing(SchedulerState.UNKNOWN, detail="the nodes of its pods do not answer")
+    failed = [pod for pod in pods if pod.phase is TaskPhase.FAILED]
+    if not failed:
+        return _Standing(SchedulerState.SUCCEEDED)
+    ends = {_end_of_failed(pod) for pod in failed}
+    detail = failed[0].attempts[-1].detail if failed[0].attempts else failed[0].detail
+    if ends == {AttemptEnd.PREEMPTED} and all(pod.has_controller for pod in failed):
+        return _Standing(SchedulerState.PREEMPTED, detail=fields.one_line("it waits for new pods", detail))
+    only = ends.pop() if len(ends) == 1 else AttemptEnd.FAILED
+    return _Standing(_STATES_OF_ENDS.get(only, SchedulerState.FAILED), detail=detail)
+
+
+def _end_of_failed(pod: PodRecord) -> AttemptEnd:
+    end = pod.attempts[-1].end if pod.attempts else AttemptEnd.FAILED
+    return AttemptEnd.CANCELLED if pod.terminating and end is AttemptEnd.UNKNOWN else end
+
+
+def _started(attempts: Sequence[Attempt], started_before: float | None) -> float | None:
+    """The first start that is known. `status.startTime` of a Job is when its controller took it up, not a start."""
+    known = [found.started for found in attempts if found.started is not None]
+    if started_before is not None:
+        known.append(started_before)
+    return min(known, default=None)
+
+
+def _exit_code(state: SchedulerState, attempts: Sequence[Attempt]) -> int | None:
+    """The code that ended the job: 0 of a success, else that of the newest attempt that failed by itself."""
+    ended = [found for found in attempts if found.exit_code is not None]
+    if state is SchedulerState.SUCCEEDED:
+        return 0 if any(found.exit_code == 0 for found in ended) else None
+    blamed = [found for found in ended if found.exit_code != 0]
+    own = [found for found in blamed if found.end is AttemptEnd.FAILED] or blamed
+    return max(own, key=lambda found: found.ended or 0.0).exit_code if own else None
+
+
+def covered_from(gang: Gang, pods: Sequence[PodRecord]) -> float | None:
+    """Return since when every attempt is visible, None where some may be gone.
+
+    That is told only of a Job (or of a JobSet that never restarted, for each of its Jobs): the pods that the Job
+    counts as failed, succeeded and active are exactly those that are there; its spec was never changed (suspending or
+    resizing removes pods that no count shows); no failure of a pod is ignored by policy; no container was started
+    again more than once (the API keeps one earlier start). Pods must be listed before Jobs: a pod that was removed
+    before is in the Job's count then. Limit: a pod that was removed before its Job ever counted it is not missed.
+    """
+    if gang.kind is WorkloadKind.PODS or any(pod.hidden_restarts for pod in pods):
+        return None
+    if gang.kind is WorkloadKind.JOBSET and not _whole_first_try(gang):
+        return None
+    if not all(_is_complete(job, [pod for pod in pods if pod.owner == fields.uid(job)]) for job in gang.jobs):
+        return None
+    return gang.submitted
+
+
+def _whole_first_try(gang: Gang) -> bool:
+    wanted = sum(
+        1 if (replicas := fields.count(replicated, "replicas")) is None else replicas
+        for replicated in fields.items(gang.record, "spec", "replicatedJobs")
+    )
+    tries = {fields.label(child, "jobset.sigs.k8s.io/restart-attempt") for child in gang.children}
+    return len(gang.children) == wanted and tries <= {"", "0"} and not fields.count(gang.record, "status", "restarts")
+
+
+def _is_complete(job: Json, pods: Sequence[PodRecord]) -> bool:
+    if fields.condition(job, "Suspended") or (fields.count(job, "metadata", "generation") or 1) > 1:
+        return False
+    rules = fields.items(job, "spec", "podFailurePolicy", "rules")
+    if any(fields.text(rule, "action") == "Ignore" for rule in rules):
+        return False
+    counted = [fields.count(job, "status", key) or 0 for key in ("failed", "succeeded", "active")]
+    live = [pod for pod in pods if pod.phase in {TaskPhase.RUNNING, TaskPhase.PENDING, TaskPhase.UNKNOWN}]
+    there = [
+        sum(pod.phase is TaskPhase.FAILED for pod in pods),
+        sum(pod.phase is TaskPhase.SUCCEEDED for pod in pods),
+        len(live),
+    ]
+    return counted == there and not any(pod.terminating for pod in pods)

@@ -1,0 +1,167 @@
+"""The log of a Levanter run: where W&B cannot be read, its own progress lines.
+
+Without a terminal Levanter's bar writes log lines, at most one a minute (`levanter.callbacks.pbar_logger` through
+`tqdm_loggable.tqdm_logging`), after any logger's prefix:
+
+    Progress on:train -/39062 rate:- remaining:? elapsed:00:00 postfix:-
+    Progress on:train 326it/39.1kit rate:1.4s/it remaining:1:04:17 elapsed:09:13 postfix:loss=3.14
+
+The count is the number of steps done, one more than the newest step (`StepInfo.step` counts from 0); the loss is that
+step's or the one's before, by which of the bar's two updates was printed. From 1,000 on the count has three digits
+only. Then a row is given where the printed figure changes, with the least step that is printed so: right to the steps
+of a minute. The total is whole in the first line of each start only, and a shortened one is none.
+
+With `tracker: json_logger` each payload is a line of JSON (`levanter.tracker.json_logger`), with its step and in full
+precision; once one was seen the progress lines give no more rows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from runwatch.parsing.history_rows import MalformedRow, parse_json_line, parse_row, whole_number
+from runwatch.parsing.log_records import LogFragment, LogRow
+from runwatch.parsing.log_values import log_number
+from runwatch.parsing.progress_bars import clock_seconds
+
+_LONGEST_PREFIX = 240
+_PROGRESS = "Progress on:train "
+_COUNT = r"(\d{1,3}(?:\.\d{1,2})?)([kMG]?)it"
+_LINE = re.compile(
+    rf"Progress on:train (?:{_COUNT}|-)/(?:{_COUNT}|(\d{{1,15}})|-) rate:\S{{1,40}} remaining:[\d:?]{{1,20}} "
+    r"elapsed:([\d:]{1,20}) postfix:(-|\S.{0,300}?)(?: \([^()]{1,80}\))?",
+    re.ASCII,
+)
+_LOSS = re.compile(r"(?:^|, )loss=([^,\s]{1,40})")
+_JSON = '{"tracker": "'
+_RESUMES = re.compile(r"Resuming training from step (\d{1,15})", re.ASCII)
+_FINISHED = re.compile(r"Training already complete at step (\d{1,15}) \(target: (\d{1,15})\)\. .{0,200}", re.ASCII)
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
+
+
+class LevanterLogParser:
+    """Takes fragments one by one. Its attributes are those of `HuggingFaceLogParser`."""
+
+    name = "levanter"
+
+    def __init__(self) -> None:
+        self.recognised = False
+        self.unparsed = 0
+        self.completed = False
+        self.attempt = 0
+        self.position: LogRow | None = None
+        self.total_steps: int | None = None
+        self._elapsed: float | None = None
+        self._shortened: int | None = None
+        self._has_json = False
+
+    def feed(self, fragment: LogFragment) -> LogRow | None:
+        """Take the next fragment, and return the row that is complete with it."""
+        if fragment.rank is not None and fragment.rank != 0:
+            return None
+        text = fragment.text
+        if (message := _message(text, _PROGRESS)) is not None:
+            return self._take_progress(message, fragment.time)
+        if (message := _message(text, _JSON)) is not None:
+            return self._take_json(message, fragment.time)
+        if (message := _message(text, "Resuming training from step ")) is not None:
+            if _RESUMES.fullmatch(message):
+                self._begin_attempt()
+        elif (message := _message(text, "Training already complete at step ")) is not None:
+            self._take_finished(message)
+        return None
+
+    def skip(self) -> None:
+        """Note that a part of the log was left out here: whether a shortened count is a new one is not known."""
+        self._shortened = None
+
+    def finish(self) -> list[LogRow]:
+        """Return nothing: no row waits for anything."""
+        return []
+
+    def _take_progress(self, message: str, time: float | None) -> LogRow | None:
+        found = _LINE.fullmatch(message)
+        elapsed = clock_seconds(found[6]) if found is not None else None
+        if found is None or elapsed is None:
+            self.unparsed += 1
+            return None
+        self.recognised = True
+        if self._elapsed is not None and elapsed < self._elapsed:
+            self._begin_attempt()
+        self._elapsed = elapsed
+        total = int(found[5]) if found[5] is not None else _exact(found[3] or "", found[4] or "")
+        self.total_steps = total or self.total_steps
+        if found[1] is None:
+            return None
+        step = self._step(found[1], found[2])
+        if step is None:
+            return None
+        self.position = LogRow(step, {}, time, elapsed, self.attempt)
+        values: dict[str, float] = {}
+        loss = _LOSS.search(found[7])
+        if loss is not None and (number := log_number(loss[1])) is not None:
+            values["train/loss"] = number
+        if self._has_json or not values:
+            return None
+        if self.total_steps is not None:
+            values["run_progress"] = step / self.total_steps
+        return LogRow(step, values, time, elapsed, self.attempt)
+
+    def _step(self, count: str, unit: str) -> int | None:
+        """Return the step counted from 0, None where the printed count does not tell it."""
+        exact = _exact(count, unit)
+        if exact is not None:
+            self._shortened = 0
+            return exact - 1 if exact > 0 else None
+        number = float(count)
+        # With three digits 1.00 follows on 999, 10.0 on 9.99 and 100 on 99.9: half of that last digit below.
+        half_a_digit = 0.0005 * number if number in (1, 10, 100) else 0.5 * 10.0 ** -len(count.partition(".")[2])
+        least = math.ceil((number - half_a_digit) * _UNITS[unit] - 1e-6)
+        before, self._shortened = self._shortened, least
+        if before is None or before == least:
+            return None  # somewhere within the figure, or no new one
+        return least - 1
+
+    def _take_json(self, message: str, time: float | None) -> LogRow | None:
+        try:
+            record = parse_json_line(message.encode("utf-8", errors="replace"))
+            if record.get("tracker") != "json_logger":
+                return None
+            metrics, step = record.get("metrics"), whole_number(record.get("step"))
+            if record.get("event") != "log" or not isinstance(metrics, dict) or step is None:
+                return None
+            values = parse_row(metrics, cursor=step).values
+        except MalformedRow:
+            self.unparsed += 1
+            return None
+        self.recognised = self._has_json = True
+        self.position = LogRow(step, {}, time, None, self.attempt)
+        return LogRow(step, values, time, None, self.attempt)
+
+    def _take_finished(self, message: str) -> None:
+        found = _FINISHED.fullmatch(message)
+        if found is None:
+            return
+        self.total_steps, self.completed = int(found[2]), True
+
+    def _begin_attempt(self) -> None:
+        if self.position is not None and self.position.attempt == self.attempt:
+            self.attempt += 1
+        self._elapsed, self._shortened, self.completed = None, None, False
+
+
+def _message(text: str, start: str) -> str | None:
+    """Return the text from `start` on, where only a logger's prefix, which quotes nothing, stands before it."""
+    at = text.find(start, 0, _LONGEST_PREFIX + len(start))
+    if at < 0 or not text[:at].isascii() or any(mark in text[:at] for mark in "'\"{}`"):
+        return None
+    if at and text[at - 1] not in " \t:]":
+        return None
+    return text[at:].rstrip()
+
+
+def _exact(count: str, unit: str) -> int | None:
+    """Return a printed count where it is exact: `326it`, `12.0it`, but not `3.00kit`."""
+    number = float(count or "nan")
+    return int(number) if not unit and number.is_integer() else None

@@ -1,0 +1,172 @@
+"""One SLURM job, or one task of an array, put together from squeue, scontrol and sacct: its state and its attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from runwatch.facts import Attempt, AttemptEnd, SchedulerState
+from runwatch.parsing.slurm_states import exit_code, meaning
+from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
+
+SAME_START_SECONDS = 0.5
+"""All sources give the controller's own whole seconds, and a job may start again two seconds after it started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a task, as one source tells it. `word` is SLURM's state at its end, or its state now."""
+
+    started: float
+    ended: float | None
+    word: str
+    exited: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """What is known of one task now.
+
+    `over` tells that its record will change no more. `record_gone` is set where no source has a record of it now.
+    """
+
+    key: str
+    word: str
+    state: SchedulerState
+    detail: str
+    submitted: float | None
+    started: float | None
+    ended: float | None
+    exit_code: int | None
+    attempts: tuple[Attempt, ...]
+    over: bool
+    record_gone: bool = False
+
+
+def view_task(
+    key: str,
+    link: str,
+    *,
+    queue: QueueRecord | None,
+    detail: JobDetail | None,
+    rows: Sequence[AccountingRow],
+    seen: Iterable[Start],
+    visible: bool,
+) -> TaskView:
+    """Put together what the sources say of one task.
+
+    Args:
+        key: The task's id, the first part of its attempts' keys.
+        link: The id of its job.
+        queue: squeue's newest record of it; old where it is not visible any more.
+        detail: What scontrol said of it; of an earlier state its exit code does not count.
+        rows: sacct's rows, one a start, in any order.
+        seen: Starts that earlier polls saw.
+        visible: Whether squeue shows it now.
+    """
+    ordered = sorted(rows, key=lambda row: (row.submitted or 0.0, row.started or 0.0))
+    newest = ordered[-1] if ordered else None
+    by_queue = queue is not None and (visible or newest is None or not _settled(newest))
+    word = queue.word if queue is not None and by_queue else newest.word if newest is not None else ""
+    exited = _exited(word, detail, newest)
+    live = None
+    if queue is not None and queue.started is not None and by_queue:
+        live = Start(queue.started, queue.ended, word, exited)
+    starts = _starts(ordered, seen, live)
+    waits_again = word == "PENDING" and bool(starts)
+    known = meaning(word)
+    waits = live is None and not known.terminal
+    attempts = _attempts(key, link, starts, None if detail is None else detail.restarts, waits=waits)
+    state = SchedulerState.PREEMPTED if waits_again else known.state
+    submitted = min((row.submitted for row in ordered if row.submitted is not None), default=None)
+    if submitted is None and queue is not None:
+        submitted = queue.submitted
+    source = queue if queue is not None and by_queue else newest
+    ended = source.ended if source is not None and known.terminal else None
+    code = exit_code(word, exited)
+    text = _text(word, exited, queue.reason if queue is not None and by_queue else "")
+    failed_step = _failed_step(word, newest)
+    if failed_step is not None:
+        code, text = failed_step
+    return TaskView(
+        key=key,
+        word=word,
+        state=state,
+        detail=text,
+        submitted=submitted,
+        started=starts[-1].started if starts else None,
+        ended=ended,
+        exit_code=code if state is not SchedulerState.PREEMPTED else None,
+        attempts=attempts,
+        over=known.terminal,
+    )
+
+
+def _settled(row: AccountingRow) -> bool:
+    return meaning(row.word).terminal
+
+
+def _exited(word: str, detail: JobDetail | None, row: AccountingRow | None) -> tuple[int, int] | None:
+    if detail is not None and detail.word == word:
+        return detail.exited
+    return row.exited if row is not None and row.word == word else None
+
+
+def _text(word: str, exited: tuple[int, int] | None, reason: str) -> str:
+    parts = [word]
+    if exited is not None and meaning(word).terminal and exited != (0, 0):
+        code, sent = exited
+        parts.append(f"signal {sent}" if sent else f"exit code {code}")
+    if reason and reason.strip("()") not in {"None", "null", ""}:
+        parts.append(f"reason {reason.strip('()')}")
+    return ", ".join(part for part in parts if part)
+
+
+def _failed_step(word: str, row: AccountingRow | None) -> tuple[int | None, str] | None:
+    """A job that ended with 0 though one of its steps failed: a success for SLURM, not to be passed over in silence."""
+    if word != "COMPLETED" or row is None or row.word != word or row.derived in (None, (0, 0)) or row.derived is None:
+        return None
+    code, sent = row.derived
+    told = f"signal {sent}" if not code and sent else f"exit code {code}"
+    return code or 128 + sent, f"COMPLETED, but one of its steps failed with {told}"
+
+
+def _starts(rows: Sequence[AccountingRow], seen: Iterable[Start], live: Start | None) -> list[Start]:
+    """Return every start once, the oldest first: squeue's word counts before sacct's, sacct's before what was seen."""
+    accounted = [Start(row.started, row.ended, row.word, row.exited) for row in rows if row.started is not None]
+    kept: list[Start] = [] if live is None else [live]
+    for start in [*accounted, *seen]:
+        if not any(abs(start.started - other.started) <= SAME_START_SECONDS for other in kept):
+            kept.append(start)
+    kept.sort(key=lambda start: start.started)
+    # One that a later start followed has ended, whatever its source last said.
+    return [_closed(start, following) for start, following in zip_longest(kept, kept[1:])]
+
+
+def _closed(start: Start, following: Start | None) -> Start:
+    if following is None or meaning(start.word).end is not AttemptEnd.RUNNING:
+        return start
+    return replace(start, word="REQUEUED")
+
+
+def _attempts(
+    key: str, link: str, starts: Sequence[Start], restarts: int | None, *, waits: bool
+) -> tuple[Attempt, ...]:
+    newest = len(starts) - 1
+    if restarts is not None:
+        newest = max(newest, restarts - 1 if waits else restarts)
+    first = newest - (len(starts) - 1)
+    return tuple(
+        Attempt(
+            key=f"{key}:{first + position}",
+            link=link,
+            started=start.started,
+            ended=start.ended if end is not AttemptEnd.RUNNING else None,
+            end=end,
+            exit_code=exit_code(start.word, start.exited),
+            detail=_text(start.word, start.exited, ""),
+        )
+        for position, start in enumerate(starts)
+        for end in [meaning(start.word).end]
+    )

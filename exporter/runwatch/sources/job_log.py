@@ -1,0 +1,394 @@
+"""What one job's logs said so far: pages of bytes go in, rows of its history and facts come out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from typing import Protocol
+
+from runwatch.facts import HistoryEnd, HistoryRow, HistoryRun, HistoryUpdate, IgnoredLines, LogFacts
+from runwatch.parsing.benign import BenignLines, BenignPattern
+from runwatch.parsing.engine_lines import EngineLines
+from runwatch.parsing.harbor_console import HarborConsole
+from runwatch.parsing.log_lines import LogSplitter
+from runwatch.parsing.log_records import LogFailure, LogFragment, LogRow
+from runwatch.sources.log_files import LogFile
+from runwatch.sources.log_follower import LogNews, LogPage, PageStart
+from runwatch.sources.log_times import AttemptClocks
+
+MAX_FAILURES = 50
+_BAR_AT_ZERO = re.compile(r"\| *\d{1,12}/(\d{1,12}) \[00:00<\?", re.ASCII)
+"""The first drawing of a progress bar: its rest is not known yet. It need not begin at step 0."""
+
+_ZONE_SECONDS = 900.0
+_LAST_STAMP_SECONDS = 60.0  # a stamp so shortly before the last row still tells when the trainer ended
+
+
+class TrainerParser(Protocol):
+    """Reads steps out of a trainer's log: `parsing.trainer_log.TrainerLogParser`."""
+
+    def skip(self) -> None:
+        """Note that a part of the log was left out: nothing is put together from both sides of it."""
+
+    @property
+    def total_steps(self) -> int | None:
+        """How many steps there will be, as the log says."""
+
+    @property
+    def format(self) -> str:
+        """The name of the format that was recognised, "" while none was."""
+
+    @property
+    def position(self) -> LogRow | None:
+        """The newest step by its place in the log, without values."""
+
+    @property
+    def unparsed(self) -> int:
+        """Lines that look like metrics and could not be read."""
+
+    @property
+    def completed(self) -> bool:
+        """Whether the trainer said that it is done."""
+
+    def feed(self, fragments: Sequence[LogFragment]) -> list[LogRow]:
+        """Take the next fragments and return the rows that are complete."""
+
+    def finish(self) -> list[LogRow]:
+        """Return what the log breaks off in."""
+
+
+class FailureParser(Protocol):
+    """Finds the lines that tell how a job ended: `parsing.failures.FailureFinder`."""
+
+    @property
+    def failures(self) -> Sequence[LogFailure]:
+        """Those that nothing after them contradicts, in the order of the log."""
+
+    def feed(self, fragments: Sequence[LogFragment]) -> Sequence[LogFailure]:
+        """Take the next fragments."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogParsers:
+    """What a job's log is read with. The makers are called once a file.
+
+    `zone` is that of stamps which name none, `at` (Unix seconds) hides what was written later.
+    """
+
+    make_trainer: Callable[[], TrainerParser]
+    make_failures: Callable[[], FailureParser]
+    benign: Sequence[BenignPattern]
+    zone: tzinfo
+    site: str = ""
+    at: float | None = None
+
+
+@dataclass(slots=True)
+class _Link:
+    """One file, from its beginning or from where it was cut: a link of the chain."""
+
+    file: LogFile
+    splitter: LogSplitter
+    trainer: TrainerParser
+    failure_lines: FailureParser
+    clocks: AttemptClocks
+    first_attempt: int
+    stamp: float | None = None
+    read_until: float | None = None
+    rows: int = 0
+    newest_step: tuple[int, int] | None = None
+    chunk: int | None = None
+
+
+@dataclass(slots=True)
+class _Untimed:
+    link: _Link
+    row: LogRow
+    attempt: int
+
+
+class JobLog:
+    """Takes what looks at a job's logs brought, and answers with its history and its facts.
+
+    Files are links of one chain in the order of their first reading: one job, whose steps may go back.
+    """
+
+    def __init__(self, parsers: LogParsers) -> None:
+        self._parsers = parsers
+        self._links: dict[tuple[int, int], _Link] = {}
+        self._benign = BenignLines(parsers.benign, parsers.site)
+        self._engine = EngineLines()
+        self._console = HarborConsole()
+        self._rows: list[HistoryRow] = []
+        self._batch: list[_Untimed] = []
+        self._touched: list[_Link] = []
+        self._last_untimed: deque[_Untimed] = deque(maxlen=2)
+        self._rows_given = 0
+        self._is_void = False
+        self._cursor = 0
+        self._attempts = 0
+        self._latest_time: float | None = None
+        self._saw_hidden_row = False
+        self._starts_mid_run = False
+        self._first_stamp: float | None = None
+        self._newest_stamp: float | None = None
+        self._unparsed_before = 0
+        self._unparsed_given = 0
+        self._dropped_before = 0
+        self._files: tuple[LogFile, ...] = ()
+        self._caught_up = False
+
+    @property
+    def times_are_wrong(self) -> bool:
+        """Whether an attempt turned out to have begun long before what its rows were timed by: read all again."""
+        return any(link.clocks.too_late for link in self._links.values())
+
+    def take(self, news: LogNews) -> None:
+        """Take what one look brought."""
+        self._files = news.files
+        self._caught_up = news.caught_up
+        for page in news.pages:
+            self._take_page(page)
+        for link in self._touched:
+            link.clocks.settle(link.file.modified if link.file.modified_is_known else math.inf)
+            if link.file.modified_is_known:
+                link.read_until = link.file.modified
+        self._touched.clear()
+        batch, self._batch = self._batch, []
+        for untimed in batch:
+            self._give(untimed)
+
+    def _take_page(self, page: LogPage) -> None:
+        link = self._links.get(page.file.identity)
+        if link is None or page.start is PageStart.BEGINS:
+            link = self._begin(page.file)
+        if page.start is PageStart.SKIPS:
+            self._skip(link)
+        link.file = page.file
+        link.splitter.written_at(page.file.modified)
+        for fragment in link.splitter.feed(page.data):
+            self._take_fragment(link, fragment)
+        self._touch(link)
+
+    def _touch(self, link: _Link) -> None:
+        if not any(known is link for known in self._touched):
+            self._touched.append(link)
+
+    def _begin(self, file: LogFile) -> _Link:
+        last = next(reversed(self._links.values()), None)
+        if last is not None:
+            for fragment in last.splitter.finish():
+                self._take_fragment(last, fragment)
+            self._take_rows(last, last.trainer.finish())
+            self._touch(last)
+        old = self._links.pop(file.identity, None)
+        if old is not None:
+            self._unparsed_before += old.trainer.unparsed
+            self._dropped_before += old.splitter.dropped_bytes
+        link = _Link(
+            file=file,
+            splitter=LogSplitter(zone=self._parsers.zone, file_time=file.modified),
+            trainer=self._parsers.make_trainer(),
+            failure_lines=self._parsers.make_failures(),
+            clocks=AttemptClocks(),
+            first_attempt=self._attempts,
+        )
+        self._links[file.identity] = link
+        return link
+
+    def _skip(self, link: _Link) -> None:
+        """Something was left out: what came before tells nothing of the rows that follow but the banners."""
+        link.splitter = LogSplitter(zone=self._parsers.zone, file_time=link.file.modified, starts_mid_line=True)
+        link.clocks = AttemptClocks()
+        link.stamp = None
+        link.failure_lines = self._parsers.make_failures()
+        link.trainer.skip()
+        self._starts_mid_run = True
+        self._is_void = self._is_void or self._rows_given > 0
+        self._rows.clear()
+        self._batch.clear()
+        self._last_untimed.clear()
+        self._latest_time = None
+
+    def _take_fragment(self, link: _Link, fragment: LogFragment) -> None:
+        if fragment.time is not None:
+            link.stamp = fragment.time
+            link.clocks.note_stamp(fragment.time)
+            if self._first_stamp is None:
+                self._first_stamp = fragment.time
+            self._newest_stamp = max(fragment.time, self._newest_stamp or fragment.time)
+        self._take_line(link, fragment)
+        if fragment.bar and (zero := _BAR_AT_ZERO.search(fragment.text)) is not None:
+            total = link.trainer.total_steps
+            if total is None or int(zero[1]) == total:
+                link.clocks.note_bar_at_zero()
+        rows = link.trainer.feed((fragment,))
+        self._take_rows(link, rows)
+        position = link.trainer.position
+        if position is not None and link.newest_step != (position.attempt, position.step):
+            self._take_rows(link, (position,))  # a bar moves with every step, metrics come once in several
+
+    def _take_line(self, link: _Link, fragment: LogFragment) -> None:
+        time = self._time_of_line(link, fragment)
+        if self._parsers.at is not None and time is not None and time > self._parsers.at:
+            return
+        link.failure_lines.feed((fragment,))
+        self._console.take(fragment.text)
+        if fragment.bar:
+            return
+        self._benign.take(fragment.text, time)
+        chunk = self._engine.take(fragment, time)
+        link.chunk = link.chunk if chunk is None else chunk
+
+    def _time_of_line(self, link: _Link, fragment: LogFragment) -> float | None:
+        """A line without a stamp is not older than the stamp before it, nor than the look that did not see it yet."""
+        if fragment.time is not None:
+            return fragment.time
+        known = [time for time in (link.stamp, link.read_until) if time is not None]
+        return max(known, default=None)
+
+    def _take_rows(self, link: _Link, rows: Sequence[LogRow]) -> None:
+        for row in rows:
+            link.rows += 1
+            link.newest_step = (row.attempt, row.step)
+            attempt = link.first_attempt + row.attempt
+            self._attempts = max(self._attempts, attempt + 1)
+            if row.elapsed is not None:
+                link.clocks.note_elapsed(attempt, row.elapsed)
+            self._batch.append(_Untimed(link, row, attempt))
+
+    def _give(self, untimed: _Untimed) -> None:
+        row, link = untimed.row, untimed.link
+        if self._last_untimed and self._last_untimed[-1].attempt != untimed.attempt:
+            # The last two steps of an attempt need their times after all: what is done again is counted from the last,
+            # and how far rows lie apart is told by the two.
+            for last in self._last_untimed:
+                self._add(replace(last.row, values={}), self._time_by_bar(last))
+            self._last_untimed.clear()
+        time = row.time
+        if time is None and row.elapsed is not None:
+            is_timed = link.clocks.is_worth_a_time(untimed.attempt, row)
+            time = self._time_by_bar(untimed) if is_timed else None
+            if is_timed:
+                self._last_untimed.clear()
+            else:
+                self._last_untimed.append(untimed)
+        self._add(row, time)
+
+    def _time_by_bar(self, untimed: _Untimed) -> float | None:
+        elapsed, link = untimed.row.elapsed, untimed.link
+        return None if elapsed is None else link.clocks.time(untimed.attempt, elapsed, link.file.modified)
+
+    def _add(self, row: LogRow, time: float | None) -> None:
+        if self._is_hidden(time):
+            self._saw_hidden_row = True
+            return
+        if time is not None:
+            time = self._latest_time = max(time, self._latest_time or time)
+        self._cursor += 1
+        self._rows.append(HistoryRow(self._cursor, time, row.step, row.values))
+
+    def _is_hidden(self, time: float | None) -> bool:
+        if self._parsers.at is None:
+            return False
+        return self._saw_hidden_row if time is None else time > self._parsers.at
+
+    def history(self) -> HistoryUpdate:
+        """Return the rows that were not given before, and what the log says of the run as a whole."""
+        rows, self._rows = self._rows, []
+        reset, self._is_void = self._is_void, False
+        unparsed = self._unparsed()
+        malformed, self._unparsed_given = unparsed - self._unparsed_given, unparsed
+        self._rows_given = len(rows) if reset else self._rows_given + len(rows)
+        return HistoryUpdate(self._run(), rows, caught_up=self._caught_up, reset=reset, malformed=malformed)
+
+    def drop_rows(self) -> None:
+        """Let go of rows that nobody will ask for: the job's history is not this log."""
+        self._rows.clear()
+
+    def _run(self) -> HistoryRun:
+        newest = next(reversed(self._links.values()), None)
+        total = next(
+            (t for link in reversed(self._links.values()) if (t := link.trainer.total_steps) is not None), None
+        )
+        ended = self._visible(self._end_of(newest)) if newest is not None and newest.trainer.completed else None
+        return HistoryRun(
+            heartbeat=self._visible(self._last_write()),
+            created=self._visible(self._first_stamp),
+            end=HistoryEnd.SUCCEEDED if ended is not None else None,
+            ended_at=ended,
+            config={} if total is None else {"num_train_steps": total},
+            starts_mid_run=self._starts_mid_run,
+        )
+
+    def _end_of(self, link: _Link) -> float | None:
+        """When a trainer that is done wrote its last: a copied file is as old as its copy, its stamps are not."""
+        newest_row = self._latest_time
+        if link.stamp is not None and (newest_row is None or link.stamp > newest_row - _LAST_STAMP_SECONDS):
+            return max(link.stamp, newest_row or link.stamp)
+        return link.file.modified
+
+    def facts(self) -> LogFacts:
+        """Return what the logs say beside their steps."""
+        signals = self._engine.signals()
+        newest = next(reversed(self._links.values()), None)
+        failures = () if newest is None else newest.failure_lines.failures
+        chunk_writes: dict[int, float] = {}
+        for link in self._links.values():
+            written = self._visible(link.file.modified)
+            if link.chunk is not None and written is not None:
+                chunk_writes[link.chunk] = max(written, chunk_writes.get(link.chunk, written))
+        return LogFacts(
+            files=tuple(file.path for file in self._files),
+            last_write=self._visible(self._last_write()),
+            running_requests=signals.running_requests,
+            running_requests_time=signals.running_time,
+            last_success=signals.last_success,
+            auth_failures=signals.auth_failures,
+            auth_failures_without_time=signals.auth_failures_without_time,
+            api_base_public=signals.api_base_public,
+            api_base_host=signals.api_base_host,
+            tunnel_up=signals.tunnel,
+            upload_complete=signals.upload_complete,
+            upload_time=signals.upload_time,
+            chunk=signals.chunk,
+            chunks=signals.chunks,
+            chunk_completed=signals.chunk_completed,
+            chunk_last_writes=chunk_writes,
+            failures=tuple(f for f in failures if not self._benign.covers(f.text))[:MAX_FAILURES],
+            completed=newest is not None and newest.trainer.completed,
+            ignored=tuple(IgnoredLines(c.reason, c.count, c.example, c.fault) for c in self._benign.counts()),
+            unparsed=self._unparsed(),
+            notes=tuple(self._notes(newest)),
+            console=self._console.progress,
+        )
+
+    def _unparsed(self) -> int:
+        return self._unparsed_before + sum(link.trainer.unparsed for link in self._links.values())
+
+    def _last_write(self) -> float | None:
+        known = max((file.modified for file in self._files if file.modified_is_known), default=None)
+        return self._newest_stamp if known is None else known
+
+    def _visible(self, time: float | None) -> float | None:
+        return None if time is None or (self._parsers.at is not None and time > self._parsers.at) else time
+
+    def _notes(self, newest: _Link | None) -> list[str]:
+        notes = []
+        if newest is not None and newest.trainer.format:
+            notes.append(f"steps are read as {newest.trainer.format}")
+        if self._starts_mid_run:
+            notes.append("the log is too long to be read whole: steps are known from its tail on, nothing before")
+        dropped = self._dropped_before + sum(link.splitter.dropped_bytes for link in self._links.values())
+        if dropped:
+            notes.append(f"{dropped} bytes of lines longer than 64 KiB were not looked at")
+        last_write = self._last_write()
+        if last_write is not None and self._newest_stamp is not None:
+            ahead = self._newest_stamp - last_write
+            if ahead > _ZONE_SECONDS:
+                notes.append(f"stamps are {ahead:.0f} s ahead of the file's time: is the site's timezone right?")
+        return notes

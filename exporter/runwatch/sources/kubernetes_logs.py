@@ -1,0 +1,73 @@
+"""The last lines of a Kubernetes job's log: which pod speaks for the job, and reads that are bounded in bytes."""
+
+from __future__ import annotations
+
+import time
+
+from runwatch.facts import Failure, FailureReason
+from runwatch.parsing import kubernetes_fields as fields
+from runwatch.parsing.kubernetes_gangs import gang_pods
+from runwatch.parsing.kubernetes_objects import PodRecord
+from runwatch.parsing.kubernetes_workloads import Gang
+from runwatch.sources.kubernetes_client import KubernetesApi
+
+MAX_BYTES = 1024 * 1024
+
+
+def read_log_tail(api: KubernetesApi, gang: Gang, max_lines: int, deadline: float) -> tuple[str, ...] | Failure:
+    """Read the last lines of the pod that speaks for a gang.
+
+    `limitBytes` cuts the newest lines off, not the oldest: an answer of that size is asked for again with fewer lines.
+    No request is begun after the deadline (monotonic seconds).
+    """
+    spokes = spokesman(gang)
+    if spokes is None:
+        return Failure(FailureReason.NOT_FOUND, f"no pod of {gang.shown_as} has started")
+    namespace, pod = spokes
+    lines = max(1, max_lines)
+    while True:
+        answer = api.pod_log(
+            namespace, pod.name, pod.container, previous=pod.previous_log, lines=lines, limit_bytes=MAX_BYTES
+        )
+        if isinstance(answer, Failure):
+            return answer
+        if answer.status in {400, 404}:
+            # The pod went, or its container was not made yet: an answer about this job alone.
+            return Failure(FailureReason.NOT_FOUND, f"HTTP {answer.status}: pod {pod.name} has no log")
+        if not answer.ok:
+            return answer.failure(f"log of pod {pod.name} in namespace {namespace}")
+        if len(answer.body) < MAX_BYTES or lines == 1:
+            return tuple(answer.body.decode("utf-8", errors="replace").splitlines()[-lines:])
+        if time.monotonic() > deadline:
+            return Failure(FailureReason.TIMEOUT, f"log of pod {pod.name}: its lines are too long to be read in time")
+        lines = max(1, lines // 4)
+
+
+def spokesman(gang: Gang) -> tuple[str, PodRecord] | None:
+    """Return namespace and record of the pod whose log is the job's: the first task's newest pod that started.
+
+    The first task is completion index 0 of the first Job of the first replicated job.
+    """
+    order = {
+        fields.text(replicated, "name"): place
+        for place, replicated in enumerate(fields.items(gang.record, "spec", "replicatedJobs"))
+    }
+    candidates = [
+        (
+            (
+                order.get(fields.label(pod, "jobset.sigs.k8s.io/replicatedjob-name"), 0),
+                _number(fields.label(pod, "jobset.sigs.k8s.io/job-index")),
+                record.index or 0,
+                -(record.created or 0.0),
+                record.name,
+            ),
+            (fields.text(pod, "metadata", "namespace"), record),
+        )
+        for pod, record in zip(gang.pods, gang_pods(gang), strict=True)
+        if record.attempts
+    ]
+    return min(candidates, key=lambda pair: pair[0])[1] if candidates else None
+
+
+def _number(written: str) -> int:
+    return int(written) if written.isascii() and written.isdigit() else 0

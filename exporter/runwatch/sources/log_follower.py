@@ -1,0 +1,199 @@
+"""Reading log files on from where the last look ended, within bounds.
+
+A file that is seen for the first time and is too long to be read whole gives its head (banners) and its tail; after
+that only new bytes are read. A file that was cut or written anew begins again, one that was renamed goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from runwatch.facts import Failure, FailureReason
+from runwatch.sources.log_files import LogFile, LogFiles
+
+FIRST_LOOK_BYTES = 7_900_000
+"""What the first sight of one file reads at most, head included; with it a log of any size costs less than 8 MB."""
+
+HEAD_BYTES = 1_000_000
+NEWS_BYTES = 8_000_000
+"""What one look reads at most; the rest waits for the next."""
+
+_FINGERPRINT_BYTES = 64
+_MAX_POSITIONS = 1000
+
+
+class PageStart(StrEnum):
+    """How a page stands to what was read of its file before.
+
+    `BEGINS`: it is the file's beginning. `CONTINUES`: it follows without a break. `SKIPS`: something was left out
+    before it, and it begins inside a line.
+    """
+
+    BEGINS = "begins"
+    CONTINUES = "continues"
+    SKIPS = "skips"
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Bytes of one file."""
+
+    file: LogFile
+    data: bytes
+    start: PageStart
+
+
+@dataclass(frozen=True, slots=True)
+class LogNews:
+    """What one look brought. `files` are all there are, `caught_up` is false while more bytes wait."""
+
+    pages: tuple[LogPage, ...]
+    files: tuple[LogFile, ...]
+    caught_up: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """How far a file was read, and the bytes just before that place: a file written anew in place shows there."""
+
+    offset: int
+    fingerprint: bytes
+    modified: float
+
+
+@dataclass(slots=True)
+class _Look:
+    """The course of one look."""
+
+    deadline: float
+    bytes_left: int
+    pages: list[LogPage]
+    caught_up: bool = True
+
+
+class LogFollower:
+    """Follows the log files of one job.
+
+    Args:
+        files: where the bytes come from.
+    """
+
+    def __init__(self, files: LogFiles) -> None:
+        self._files = files
+        self._positions: dict[tuple[int, int], _Position] = {}
+
+    def look(self, patterns: Sequence[str], deadline: float) -> LogNews | Failure:
+        """Read what is new.
+
+        Args:
+            patterns: paths and globs, in the order in which the links of the chain ran.
+            deadline: monotonic seconds; no read is begun after it.
+        """
+        found = self._find(patterns, deadline)
+        if not isinstance(found, Failure) and any(self._is_shorter(file) for file in found):
+            found = self._find(patterns, deadline)  # fewer than before: once more before it counts
+        if isinstance(found, Failure):
+            return found
+        look = _Look(deadline, NEWS_BYTES, [])
+        for file in self._as_read(found):
+            failure = self._read_news(file, look)
+            if failure is not None and not look.pages:
+                return failure
+            if failure is not None or not look.caught_up:
+                # What was read before the failure counts; the next look meets the failure first.
+                look.caught_up = False
+                break
+        return LogNews(tuple(look.pages), tuple(found), look.caught_up)
+
+    def _find(self, patterns: Sequence[str], deadline: float) -> list[LogFile] | Failure:
+        found: dict[tuple[int, int], LogFile] = {}
+        missing: Failure | None = None
+        for pattern in patterns:
+            matched = self._files.find(pattern, deadline)
+            if not isinstance(matched, Failure):
+                found.update((file.identity, file) for file in matched if file.identity not in found)
+            elif matched.is_answer:
+                missing = matched
+            else:
+                return matched
+        if found:
+            return list(found.values())
+        return missing or Failure(FailureReason.NOT_FOUND, "no log path is known")
+
+    def _as_read(self, found: Sequence[LogFile]) -> list[LogFile]:
+        """Put files that were read before first, in the order of their first reading: links that are new come last."""
+        order = {identity: place for place, identity in enumerate(self._positions)}
+        return sorted(found, key=lambda file: order.get(file.identity, len(order)))
+
+    def _is_shorter(self, file: LogFile) -> bool:
+        position = self._positions.get(file.identity)
+        return position is not None and file.size < position.offset
+
+    def _read_news(self, file: LogFile, look: _Look) -> Failure | None:
+        position = self._positions.get(file.identity)
+        if position is None or file.size < position.offset:
+            return self._read_first(file, look)
+        if file.size == position.offset and file.modified == position.modified:
+            return None
+        wanted = min(file.size - position.offset, look.bytes_left)
+        if wanted == 0 and file.size > position.offset:
+            look.caught_up = False
+            return None
+        before = len(position.fingerprint)
+        data = self._read_whole(file, position.offset - before, before + wanted, look)
+        if isinstance(data, Failure):
+            return data
+        if data[:before] != position.fingerprint:
+            return self._read_first(file, look)
+        self._add(file, data[before:], position.offset, PageStart.CONTINUES, look)
+        look.caught_up = position.offset + wanted == file.size
+        return None
+
+    def _read_first(self, file: LogFile, look: _Look) -> Failure | None:
+        wanted = min(file.size, FIRST_LOOK_BYTES)
+        if wanted > look.bytes_left:
+            look.caught_up = False
+            return None
+        head_length = wanted if wanted == file.size else HEAD_BYTES
+        head = self._read_whole(file, 0, head_length, look)
+        if isinstance(head, Failure):
+            return head
+        tail_offset = file.size - (wanted - head_length)
+        tail = self._read_whole(file, tail_offset, wanted - head_length, look) if head_length < wanted else b""
+        if isinstance(tail, Failure):
+            return tail
+        self._add(file, head, 0, PageStart.BEGINS, look)
+        if tail:
+            self._add(file, tail, tail_offset, PageStart.SKIPS, look)
+        return None
+
+    def _read_whole(self, file: LogFile, offset: int, length: int, look: _Look) -> bytes | Failure:
+        """Read a range that must be there. One that comes back shorter is asked for once more."""
+        if length == 0:
+            return b""
+        came_back = 0
+        for _ in range(2):
+            if time.monotonic() >= look.deadline:
+                return Failure(FailureReason.TIMEOUT, f"{file.path}: no time was left to read it")
+            data = self._files.read(file, offset, length, look.deadline)
+            if isinstance(data, Failure) or len(data) == length:
+                return data
+            came_back = len(data)
+        return Failure(FailureReason.NETWORK, f"{file.path}: {came_back} of {length} bytes came back, twice")
+
+    def _add(self, file: LogFile, data: bytes, offset: int, start: PageStart, look: _Look) -> None:
+        before = self._positions.get(file.identity)
+        position = _Position(offset + len(data), data[-_FINGERPRINT_BYTES:], file.modified)
+        if start is PageStart.CONTINUES and before is not None:
+            position = replace(position, fingerprint=(before.fingerprint + data)[-_FINGERPRINT_BYTES:])
+        elif start is PageStart.BEGINS:
+            self._positions.pop(file.identity, None)  # written anew, it is the newest link
+        self._positions[file.identity] = position
+        while len(self._positions) > _MAX_POSITIONS:
+            del self._positions[next(iter(self._positions))]
+        look.bytes_left -= len(data)
+        if data or start is PageStart.BEGINS:
+            look.pages.append(LogPage(file, data, start))

@@ -1,0 +1,78 @@
+"""The commands on jobs without W&B: trainers' logs and Harbor's results, as captured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_wandb_commands import Samples, command, samples_of, value
+
+DATA = Path(__file__).parents[1] / "data"
+SFT = DATA / "logs" / "sft"
+
+
+def look(tmp_path: Path, jobs: str) -> tuple[Samples, str]:
+    config = tmp_path / "runwatch.yaml"
+    config.write_text(f"linger: 3650d\njobs:\n{jobs}")
+    metrics = command("metrics", "--config", config, home=tmp_path)
+    assert metrics.returncode == 0, metrics.stderr
+    tables = command("tables", "--config", config, home=tmp_path)
+    assert tables.returncode == 0, tables.stderr
+    return samples_of(metrics.stdout), tables.stdout
+
+
+@pytest.mark.parametrize(
+    ("capture", "step", "loss", "grad_norm"),
+    [
+        ("sft_llamafactory095_tf4571.out", 100, 2.8944, 0.39810678862843625),
+        ("sft_llamafactory095_tf56.out", 50, 3.117, 0.4405),
+    ],
+)
+def test_a_trainers_log_gives_step_total_and_values(
+    tmp_path: Path, capture: str, step: int, loss: float, grad_norm: float
+) -> None:
+    samples, tables = look(tmp_path, f"- {{run: sft, bucket: sft, history: {{log: '{SFT / capture}'}}}}\n")
+    assert value(samples, "mljob_step") == step
+    assert value(samples, "mljob_target_step") == step
+    assert value(samples, "mljob_loss") == pytest.approx(loss)
+    assert value(samples, "mljob_grad_norm") == pytest.approx(grad_norm, rel=1e-6)
+    assert value(samples, "mljob_state", state="succeeded") == 1
+    assert f"{step}/{step}" in tables
+
+
+def test_a_resumed_log_is_one_job_whose_steps_went_back(tmp_path: Path) -> None:
+    capture = SFT / "hf_trainer_tf4571_resumed.out"
+    samples, _ = look(tmp_path, f"- {{run: sft, bucket: sft, history: {{log: '{capture}'}}}}\n")
+    assert value(samples, "mljob_step") == 80
+    # It died at step 33 with a checkpoint of step 30; the bar had shown 32.
+    assert value(samples, "mljob_replayed_steps") == 2
+
+
+def test_a_gradient_that_is_no_number_with_a_finite_loss(tmp_path: Path) -> None:
+    capture = SFT / "hf_trainer_tf4571_nan.out"
+    samples, _ = look(tmp_path, f"- {{run: sft, bucket: sft, history: {{log: '{capture}'}}}}\n")
+    assert value(samples, "mljob_nonfinite", metric="grad_norm") == 1
+    assert value(samples, "mljob_nonfinite", metric="loss") == 0
+
+
+def test_sixteen_trials_of_which_twelve_are_scored(tmp_path: Path) -> None:
+    trials = DATA / "harbor" / "captured_0_26"
+    samples, tables = look(tmp_path, f"- {{run: tb2, bucket: eval, trials: {{path: '{trials}', target: 300}}}}\n")
+    assert value(samples, "mljob_trials") == 16
+    assert value(samples, "mljob_trials_target") == 300
+    assert value(samples, "mljob_trials_scored") == 12
+    assert value(samples, "mljob_trial_pass_ratio") == 0.5
+    assert value(samples, "mljob_trial_reward") == pytest.approx(5 / 12)
+    assert "16/300" in tables
+
+
+def test_a_log_that_is_not_there_is_not_found_and_gives_no_number(tmp_path: Path) -> None:
+    config = tmp_path / "runwatch.yaml"
+    config.write_text("jobs: [{run: sft, bucket: sft, history: {log: missing.out}}]\n")
+    result = command("metrics", "--config", config, home=tmp_path)
+    assert result.returncode == 3
+    samples = samples_of(result.stdout)
+    assert value(samples, "mljob_step") is None
+    assert value(samples, "mljob_state", state="unknown") == 1
+    assert (value(samples, "runwatch_source_errors_total", source="history", reason="not_found") or 0) >= 1

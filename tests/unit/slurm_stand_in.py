@@ -1,0 +1,33 @@
+"""Stands before squeue, scontrol, sacct and ls as a site's prefix, and answers with the texts of a folder.
+
+Run as `python slurm_stand_in.py FOLDER squeue ...`. It answers with `FOLDER/squeue`, in which `¦` stands for the
+separator that the command line asked for; `squeue.code` is its exit code and `squeue.error` what it says on stderr.
+Each call is noted in `FOLDER/calls`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    folder, program, *arguments = sys.argv[1:]
+    with Path(folder, "calls").open("a", encoding="utf-8") as calls:
+        calls.write(program + "\n")
+    asked = " ".join(arguments)
+    separator = re.search(r"@[0-9a-f]+@", asked)
+    answer = Path(folder, program)
+    if answer.exists():
+        text = answer.read_text(encoding="utf-8").replace("¦", separator[0] if separator else "|")
+        sys.stdout.buffer.write(text.encode())
+    error = Path(folder, f"{program}.error")
+    if error.exists():
+        sys.stderr.write(error.read_text(encoding="utf-8"))
+    code = Path(folder, f"{program}.code")
+    return int(code.read_text()) if code.exists() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

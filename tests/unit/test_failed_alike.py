@@ -1,0 +1,47 @@
+"""Whether a job failed again as it did before: the same failure twice is not transient."""
+
+from __future__ import annotations
+
+import pytest
+
+from runwatch.facts import Attempt, SchedulerState
+from tests.unit.scheduler_stories import FAILED, PREEMPTED, attempt, facts
+from tests.unit.trial_stories import report_of, words_of
+
+
+def ended(number: int, end: float, detail: str, code: int | None, how: object = FAILED) -> Attempt:
+    return attempt("a", number, end - 500, end, how, exit_code=code, detail=detail)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [
+        (ended(0, 1000, "Error", 1), ended(1, 2000, "Error", 1), "Error, exit 1"),
+        (ended(0, 1000, "OOMKilled", 137), ended(1, 2000, "OOMKilled", 137), "OOMKilled, exit 137"),
+        (ended(0, 1000, "Error", 1), ended(1, 2000, "Error", 2), None),
+        (ended(0, 1000, "Error", 1), ended(1, 2000, "OOMKilled", 1), None),
+        # nothing that the two could have in common
+        (ended(0, 1000, "", None), ended(1, 2000, "", None), None),
+        (ended(0, 1000, "", 1), ended(1, 2000, "", 1), "failed, exit 1"),
+        # a preemption in between
+        (ended(0, 1000, "Error", 1, PREEMPTED), ended(1, 2000, "Error", 1), None),
+    ],
+)
+def test_of_a_job_that_failed_for_good(first: Attempt, second: Attempt, alike: str | None) -> None:
+    said = facts([first, second], SchedulerState.FAILED, exit_code=second.exit_code)
+    text = words_of(report_of((2100, said), at=2100, bucket="sft"))["failed"]
+    assert text.endswith(f": diagnose, failed again alike ({alike}): not transient") is (alike is not None)
+    assert ("alike" in text) is (alike is not None)
+
+
+def test_of_a_job_that_goes_on() -> None:
+    again = attempt("a", 2, 2050)
+    said = facts([ended(0, 1000, "Error", 1), ended(1, 2000, "Error", 1), again])
+    found = words_of(report_of((2120, said), at=2120, bucket="sft"))
+    assert found["task_failures"] == (
+        "interrupted by a failure 2 min ago, failed again alike (Error, exit 1): not transient"
+    )
+    other = facts([ended(0, 1000, "Error", 2), ended(1, 2000, "Error", 1), again])
+    assert words_of(report_of((2120, other), at=2120, bucket="sft"))["task_failures"] == (
+        "interrupted by a failure 2 min ago"
+    )

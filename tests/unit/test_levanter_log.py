@@ -1,0 +1,92 @@
+"""Levanter's progress lines, as tqdm-loggable wrote them, and the payloads of its JSON tracker."""
+
+from __future__ import annotations
+
+import math
+
+from runwatch.parsing.trainer_log import TrainerLogParser
+from tests.unit.log_fragments import capture, fragments_of
+
+
+def test_progress_lines_give_step_loss_and_total() -> None:
+    parser = TrainerLogParser()
+    rows = parser.feed(capture("levanter/progress_resumed.out"))
+    assert (parser.format, parser.total_steps, parser.unparsed) == ("levanter", 20, 0)
+    # 2.00it done is step 1: Levanter's step counts from 0. The second start resumes from step 10.
+    assert [(row.step, row.attempt) for row in rows] == [
+        *[(step, 0) for step in (1, 3, 5, 7, 9, 11, 13, 13)],
+        *[(step, 1) for step in (11, 13, 15, 17, 19, 19)],
+    ]
+    assert rows[0].values == {"train/loss": 5.0, "run_progress": 0.05}
+    assert math.isnan(rows[7].values["train/loss"])
+    assert rows[-1].values["train/loss"] == 4.98
+    assert rows[-1].elapsed == 3.0
+
+
+def test_shortened_counts_never_go_back_and_never_exceed_the_truth() -> None:
+    parser = TrainerLogParser()
+    rows = parser.feed(capture("levanter/progress_shortened.out"))
+    # 993, 996 and 999 done; then 1.00k (1000 or more), 1.01k (1005 or more), 1.02k (1015 or more).
+    assert [row.step for row in rows] == [992, 995, 998, 999, 1004, 1014]
+    assert parser.total_steps == 39062  # whole in the first line only: later ones print 39.1k
+    assert [row.values["train/loss"] for row in rows] == [4.01, 4.0, 4.0, 4.0, 3.99, 3.98]
+
+
+def progress(count: str, total: str, clock: str) -> str:
+    return (
+        "I20261129 17:45:53 123 tqdm_loggable.tqdm_logging "
+        f"Progress on:train {count}/{total} rate:1.4s/it remaining:1:04:17 elapsed:{clock} postfix:loss=3.14\n"
+    )
+
+
+def test_a_shortened_count_alone_tells_no_step_and_a_shortened_total_none() -> None:
+    parser = TrainerLogParser()
+    rows = parser.feed(fragments_of(progress("12.3kit", "39.1kit", "09:13") + progress("12.3kit", "39.1kit", "10:13")))
+    assert rows == []
+    assert (parser.format, parser.total_steps, parser.position) == ("levanter", None, None)
+
+
+def test_one_digit_less_is_not_taken_for_a_step_back() -> None:
+    parser = TrainerLogParser()
+    counts = ("9.98kit", "9.99kit", "10.0kit", "10.1kit")
+    rows = parser.feed(fragments_of("".join(progress(c, "39.1kit", f"{i}:00:00") for i, c in enumerate(counts, 1))))
+    assert [row.step for row in rows] == [9984, 9994, 10049]  # 9985, 9995 (10.0k after 9.99k) and 10050 are done
+
+
+def test_payloads_of_the_json_tracker_are_preferred() -> None:
+    parser = TrainerLogParser()
+    rows = parser.feed(
+        fragments_of(
+            "2026-11-29T17:45:53 - 0 - levanter.json_logger - json_logger.py:60 - INFO :: "
+            '{"tracker": "json_logger", "event": "log", "step": 12345, '
+            '"metrics": {"train/loss": 3.1415926, "grad": {"norm": 2}}}\n'
+            '2026-11-29T17:45:54 - 0 - levanter.json_logger - json_logger.py:60 - INFO :: {"tracker": "json_logger", '
+            '"event": "summary", "metrics": {"throughput/mean_mfu": 40.0}}\n' + progress("326it", "600it", "09:13")
+        )
+    )
+    assert [(row.step, dict(row.values)) for row in rows] == [(12345, {"train/loss": 3.1415926, "grad.norm": 2.0})]
+    assert (parser.total_steps, parser.unparsed) == (600, 0)
+
+
+def test_a_run_that_has_nothing_left_to_do_is_completed() -> None:
+    parser = TrainerLogParser()
+    parser.feed(
+        fragments_of(
+            "Progress on:train -/3000 rate:- remaining:? elapsed:00:00 postfix:-\n"
+            "I20261129 17:45:53 levanter.trainer Training already complete at step 3000 (target: 3000). "
+            "Running final hooks only.\n"
+        )
+    )
+    assert (parser.completed, parser.total_steps) == (True, 3000)
+
+
+def test_evaluation_and_quoted_lines_are_no_steps() -> None:
+    parser = TrainerLogParser()
+    rows = parser.feed(
+        fragments_of(
+            "Progress on:eval 326it/3000it rate:1.4s/it remaining:1:04:17 elapsed:09:13 postfix:loss=3.14\n"
+            "the log says 'Progress on:train 326it/3000it rate:1.4s/it remaining:- elapsed:09:13 postfix:loss=3.14'\n"
+            "Progress on:train 326it/3000it and then it said no more\n"
+        )
+    )
+    assert (rows, parser.format) == ([], "")
