@@ -58,7 +58,7 @@ def test_too_much_output_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_commands, "MAX_OUTPUT_BYTES", 1 << 20)
     failure = run(*PYTHON, "import sys\nwhile True: sys.stdout.write('x' * 65536)")
     assert isinstance(failure, Failure) and failure.reason is FailureReason.PARSE
-    assert "1 MiB" in failure.detail
+    assert "1048576 bytes" in failure.detail
 
 
 def test_missing_command_is_named() -> None:

@@ -148,8 +148,9 @@ def _utc(unix: float) -> str:
     return _time.strftime("%Y-%m-%dT%H:%M:%SZ", _time.gmtime(unix))
 
 
-def _last_reached(history: HistoryView, job: Job) -> bool:
-    target = target_steps(history.run.config, job.config)
+def _last_reached(history: HistoryView, view: JobView) -> bool:
+    trainer = view.checkpoints.trainer if view.checkpoints is not None else None
+    target = target_steps(history.run.config, view.job.config, trainer, step=history.summary.step)
     return last_step_reached(history.summary, target.value if target is not None else None)
 
 
@@ -159,7 +160,7 @@ def _state(view: JobView, events: Sequence[GangInterruption], now: float, interv
     alone: JobState | None = None
     last_reached = False
     if history is not None:
-        last_reached = _last_reached(history, job)
+        last_reached = _last_reached(history, view)
         alone = state_from_history(
             history.run,
             history.summary,
@@ -203,12 +204,19 @@ def _state(view: JobView, events: Sequence[GangInterruption], now: float, interv
 
 
 def _own_sources(view: JobView) -> OwnSources:
+    busy = (
+        view.history.summary.steps.latest_time if view.history is not None else None,
+        newest_start(view.scheduler) if view.scheduler is not None else None,
+    )
     return OwnSources(
         trials=view.trials,
         trials_observed=view.observed.get(SourceKind.TRIALS),
         target=view.job.trials.target if view.job.trials is not None else None,
         log=view.log,
         log_observed=view.observed.get(SourceKind.LOG),
+        trainer_log_completed=view.checkpoints.completed_at if view.checkpoints is not None else None,
+        checkpoints_observed=view.observed.get(SourceKind.CHECKPOINTS),
+        busy=max((time for time in busy if time is not None), default=None),
     )
 
 
@@ -239,6 +247,7 @@ def _measure_history(
         observed=view.observed[SourceKind.HISTORY],
         checkpoints=view.checkpoints.checkpoints if view.checkpoints is not None else None,
         explained_gaps=explained,
+        trainer=view.checkpoints.trainer if view.checkpoints is not None else None,
     )
     evidence += measure_progress(measured, summary, context)
     if summary.rl is not None:

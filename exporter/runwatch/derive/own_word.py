@@ -36,13 +36,20 @@ class OwnEnd:
 
 @dataclass(frozen=True, slots=True)
 class OwnSources:
-    """What was read of a job beside its scheduler and its history, and when, Unix seconds."""
+    """What was read of a job beside its scheduler and its history, and when, Unix seconds.
+
+    `trainer_log_completed` is when a `trainer_log.jsonl` was written that confirms the last step, `busy` when the job
+    last started or made a step: an older confirmation is that of an earlier run in the same folder.
+    """
 
     trials: TrialsSummary | None = None
     trials_observed: float | None = None
     target: int | None = None
     log: LogFacts | None = None
     log_observed: float | None = None
+    trainer_log_completed: float | None = None
+    checkpoints_observed: float | None = None
+    busy: float | None = None
 
 
 def all_results_are_there(bucket: str, own: OwnSources) -> bool:
@@ -97,7 +104,7 @@ def own_end(bucket: str, alone: JobState | None, own: OwnSources) -> OwnEnd | No
     """Return how the job's own sources say that it ended; None while they do not."""
     if alone is not None and alone.state in ENDED_STATES:
         return OwnEnd(alone.state, alone.end, alone.exit_code, alone.reason)
-    return _end_in_log(own) or _end_of_trials(bucket, own)
+    return _end_in_log(own) or _end_of_trials(bucket, own) or _end_in_trainer_log(own)
 
 
 def log_is_fresh(own: OwnSources) -> bool:
@@ -131,6 +138,15 @@ def _end_of_trials(bucket: str, own: OwnSources) -> OwnEnd | None:
     if own.trials is None or not all_results_are_there(bucket, own) or log_is_fresh(own):
         return None
     return OwnEnd("succeeded", own.trials.changed, None, "all results are there, and nothing says that it runs")
+
+
+def _end_in_trainer_log(own: OwnSources) -> OwnEnd | None:
+    at = own.trainer_log_completed
+    if at is None or own.checkpoints_observed is None or log_is_fresh(own):
+        return None
+    if own.checkpoints_observed - at <= LOG_SILENT_SECONDS or (own.busy is not None and own.busy > at):
+        return None  # the last save and an evaluation may follow; or it is another run's
+    return OwnEnd("succeeded", at, None, "the end of trainer_log.jsonl confirms that every step is done")
 
 
 def _earliest(alone: JobState | None, own: OwnSources) -> float | None:

@@ -7,7 +7,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runwatch.facts import Failure, FailureReason
@@ -27,13 +27,26 @@ class CommandOutput:
     errors: str
 
 
-def run_command(arguments: Sequence[str], deadline: float, max_bytes: int) -> CommandOutput | Failure:
-    """Run a program and wait for it, at most until the deadline (monotonic seconds); with its group it is killed then.
+def run_command(
+    arguments: Sequence[str],
+    deadline: float,
+    max_bytes: int,
+    *,
+    environment: Mapping[str, str] | None = None,
+    shown: str = "",
+) -> CommandOutput | Failure:
+    """Run a program and wait for it, at most until the deadline; with its group it is killed then.
 
-    A program that ended with an error is an output too: what it means is the caller's to say. More than `max_bytes`
-    of output is a failure.
+    A program that ended with an error is an output too: what it means is the caller's to say.
+
+    Args:
+        arguments: the program and its arguments; no shell sees them.
+        deadline: monotonic seconds.
+        max_bytes: more output than this is a failure.
+        environment: the whole environment; None for this process's own in a plain locale.
+        shown: how failures call the program; its own name by default.
     """
-    shown = arguments[0]
+    shown = shown or arguments[0]
     if time.monotonic() >= deadline:
         return Failure(FailureReason.TIMEOUT, f"no time was left to run {shown}")
     try:
@@ -42,11 +55,12 @@ def run_command(arguments: Sequence[str], deadline: float, max_bytes: int) -> Co
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            env=environment if environment is not None else {**os.environ, "LC_ALL": "C.UTF-8"},
             start_new_session=True,
         )
     except OSError as error:
-        return Failure(FailureReason.OTHER, f"{shown} could not be started: {error.strerror or type(error).__name__}")
+        reason = error.strerror or type(error).__name__
+        return Failure(FailureReason.OTHER, f"{arguments[0]} could not be started: {reason}")
     output, errors = bytearray(), bytearray()
     try:
         ended = _read(child, output, errors, deadline, max_bytes)
@@ -78,7 +92,7 @@ def _read(
                 elif key.data is output or len(errors) < _ERROR_BYTES:
                     key.data.extend(part)
             if child.poll() is not None:
-                # What a program leaves running behind it may hold the pipes open.
+                # What a program leaves running behind it (a connection that ssh keeps) may hold the pipes open.
                 deadline = min(deadline, time.monotonic() + _DRAIN_SECONDS)
                 if not selector.select(0):
                     return True
