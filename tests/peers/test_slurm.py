@@ -206,11 +206,13 @@ def test_requeued_job_waits_again(slurm: Submitted, watcher: SlurmScheduler) -> 
     job = slurm.ids["requeued"]
     running = until_state(watcher, job, SchedulerState.RUNNING)
     slurm.cluster.run("scontrol", "requeue", job)
-    found = until_state(watcher, job, SchedulerState.PREEMPTED)
+    until_state(watcher, job, SchedulerState.PREEMPTED)
+    # The controller clears the old processes away before it says why the job waits, and when the start ended.
+    wait_for("the reason", lambda: facts(watcher, job).waiting == "queue")
+    wait_for("its end", lambda: all(attempt.ended is not None for attempt in facts(watcher, job).attempts))
+    found = facts(watcher, job)
     assert ends(found) == [(f"{job}:0", AttemptEnd.PREEMPTED)]
     assert found.attempts[0].started == running.started
-    assert found.attempts[0].ended is not None
-    assert found.waiting == "queue"
     assert found.submitted == running.submitted
 
     def waits_for_its_time() -> bool:
