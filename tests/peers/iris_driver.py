@@ -7,6 +7,7 @@ One JSON command a line on standard input, one JSON answer a line on standard ou
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from iris.client import IrisClient
@@ -21,7 +22,10 @@ def answer(**values: object) -> None:
 
 def submit(client: IrisClient, command: dict[str, object]) -> str:
     """Submit a job and return its id."""
-    arguments = [sys.executable if part == "PYTHON" else part for part in command["argv"]]
+    # By a relative path: the controller gives arguments below /tmp another meaning, and a checkout may lie there. Tasks
+    # run in the driver's own folder.
+    python = os.path.relpath(sys.executable)
+    arguments = [python if part == "PYTHON" else part for part in command["argv"]]
     job = client.submit(
         Entrypoint.from_command(*arguments),
         command["name"],

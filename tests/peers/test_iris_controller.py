@@ -20,11 +20,11 @@ SLEEP = "import time; time.sleep(900)"
 
 # A coordinator: after a moment it submits its training child, which says a word and waits.
 COORDINATOR = f"""
-import sys, time
+import os, sys, time
 from iris.client.client import iris_ctx
 from iris.cluster.types import Entrypoint, ResourceSpec
 time.sleep(2)
-entrypoint = Entrypoint.from_command(sys.executable, "-c", "print('first light', flush=True); {SLEEP}")
+entrypoint = Entrypoint.from_command(os.path.relpath(sys.executable), "-c", "print('first light', flush=True); {SLEEP}")
 iris_ctx().client.submit(entrypoint, "checkpoints-delphi_ab12", ResourceSpec(cpu=0.1, memory="256MB", disk="1GB"))
 time.sleep(900)
 """
