@@ -20,7 +20,7 @@ ARGS ?=
 # Programs that tests and demo run, each with the Debian package that brings it (program:package). On a machine with
 # systemd Debian's `prometheus` also starts a server of its own on port 9090: harmless, and ours uses other ports.
 # To be rid of it: systemctl disable --now prometheus
-PROGRAMS := prometheus:prometheus promtool:prometheus openssl:openssl \
+PROGRAMS := prometheus:prometheus promtool:prometheus amtool:prometheus-alertmanager openssl:openssl \
   squeue:slurm-wlm slurmctld:slurm-wlm slurmd:slurm-wlm slurmdbd:slurmdbd munged:munge \
   mariadbd:mariadb-server mariadb-install-db:mariadb-server
 
@@ -90,7 +90,7 @@ lint: $(STAMP) ## ruff and mypy
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-docs: $(STAMP) ## write the generated pages of docs/ anew
+docs: $(STAMP) ## write the generated pages of docs/ and the alert rules anew
 	@page=$$(mktemp)
 	trap 'rm -f "$$page"' EXIT
 	$(RUN) -m runwatch.reference >"$$page"
@@ -99,6 +99,7 @@ docs: $(STAMP) ## write the generated pages of docs/ anew
 	cat "$$page" >docs/config.md
 	$(RUN) -m runwatch.states_reference >"$$page"
 	cat "$$page" >docs/states.md
+	$(RUN) -m runwatch.alerting alerts
 
 clean: ## remove everything that make made
 	@rm -rf $(VENV) .venv-iris .venv-harbor build dist exporter/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

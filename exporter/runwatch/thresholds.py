@@ -104,6 +104,22 @@ ENGINE_IDLE_SECONDS = 10 * MINUTE  # no running request and no answer 200 for so
 AUTH_FAILURES_SECONDS = 30 * MINUTE  # refusals are counted over so long
 AUTH_FAILURES_COUNT = 5
 
+# Alert rules: how long a condition must hold before it is an alert, and what rules alone judge
+ALERT_FOR_SECONDS = 2 * MINUTE
+ALERT_STALL_FOR_SECONDS = 5 * MINUTE  # also bring-up that is stuck
+ALERT_VANISHED_FOR_SECONDS = 5 * MINUTE
+ALERT_THROUGHPUT_FOR_SECONDS = 30 * MINUTE
+ALERT_IMPORTANCE_RATIO_FOR_SECONDS = 10 * MINUTE
+ALERT_STATE_CONFLICT_FOR_SECONDS = 10 * MINUTE
+ALERT_TASKS_MISSING_FOR_SECONDS = 15 * MINUTE
+ALERT_KEEP_FIRING_SECONDS = 5 * MINUTE  # a page outlives a lost scrape, or a restart of the exporter
+LOSS_DIVERGING_SECONDS = 10 * MINUTE  # the latest loss ratio alone, where this holds five or more logged values
+FAILED_SHOWN_SECONDS = 6 * HOUR  # by the clock
+SOURCE_DOWN_SECONDS = 15 * MINUTE  # also a job's source that is not read: max(this, intervals x its own interval)
+SOURCE_DOWN_CRITICAL_SECONDS = 1 * HOUR
+EXPORTER_DOWN_SECONDS = 5 * MINUTE
+SHARD_REMEMBERED_SECONDS = 6 * HOUR  # a shard that was scraped within this and has no target now is down
+
 # News in the Trend column
 NEWS_SECONDS = 30 * MINUTE
 

@@ -1,0 +1,75 @@
+"""Alerts on how a job ended. An end that was seen stays true: no blindness keeps them from firing."""
+
+from __future__ import annotations
+
+from runwatch import thresholds as t
+from runwatch.alerting.promql import JOB, but_not, current, duration, either, in_state, lines, number, where
+from runwatch.alerting.rules import Alert
+from runwatch.alerting.texts import AT_STEP, RUN, limit_of
+
+_NO_SUCCESSOR = but_not("mljob:successor")
+
+
+def _ended(state: str, matchers: str = "") -> str:
+    selector = in_state(state) if not matchers else in_state(state).replace("}", f", {matchers}}}")
+    return f"max by ({JOB}) ({selector})"
+
+
+def _failed(matchers: str) -> str:
+    return lines(
+        _ended("failed", matchers),
+        where(f"time() - mljob:end_timestamp_seconds <= {number(t.FAILED_SHOWN_SECONDS)}"),
+        _NO_SUCCESSOR,
+    )
+
+
+# Levanter numbers its steps from 0: its last one is target - 1.
+_STEPS_MISSING = lines(current("mljob_target_step"), "-", current("mljob_step"), "> 1")
+_TRIALS_MISSING = lines(current("mljob_trials_target"), "-", current("mljob_trials"), "> 0")
+
+_REASON = (
+    "{{ range printf `mljob_end_reason{run=%q,site=%q} == 1` $labels.run $labels.site | query }}"
+    " Reason: {{ .Labels.reason }}.{{ end }}"
+)
+_RESULTS = limit_of("mljob_trials", label="results:", form="")
+
+_FAILED_TEXT = f"It ended in failure within the last {duration(t.FAILED_SHOWN_SECONDS)}, and no successor waits."
+
+END_ALERTS = [
+    Alert(
+        "MLJobFailed",
+        "critical",
+        _failed('bucket!="other"'),
+        f"{RUN} failed",
+        f"{_FAILED_TEXT}{_REASON}{AT_STEP}",
+        keep=t.ALERT_KEEP_FIRING_SECONDS,
+    ),
+    Alert("MLJobFailed", "warning", _failed('bucket="other"'), f"{RUN} failed", f"{_FAILED_TEXT}{_REASON}{AT_STEP}"),
+    Alert(
+        "MLJobTimedOut",
+        "warning",
+        lines(_ended("timeout"), where(either(_STEPS_MISSING, _TRIALS_MISSING)), _NO_SUCCESSOR),
+        f"{RUN} ended at its wall-time limit before it was done, and its chain ran out",
+        f"Steps or results are missing and no successor waits{_RESULTS}.{AT_STEP}",
+    ),
+    Alert(
+        "MLJobTracesStranded",
+        "warning",
+        lines(
+            _ended("timeout", 'bucket="datagen"'),
+            where(current("mljob_upload_complete") + " == 0"),
+            _NO_SUCCESSOR,
+        ),
+        f"The traces of {RUN} are not uploaded, and it is over",
+        f"It ended at its wall-time limit before its upload was complete{_RESULTS}: consolidate by hand.",
+    ),
+    Alert(
+        "MLJobVanished",
+        "critical",
+        _ended("vanished"),
+        f"{RUN} vanished",
+        f"Its record is gone, or it counts as running without a task, and no source saw it end.{AT_STEP}",
+        wait=t.ALERT_VANISHED_FOR_SECONDS,
+        keep=t.ALERT_KEEP_FIRING_SECONDS,
+    ),
+]

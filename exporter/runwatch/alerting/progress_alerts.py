@@ -1,0 +1,252 @@
+"""Alerts on a job's life and progress: stalls, bring-up, interruptions, checkpoints, its gang and its state."""
+
+from __future__ import annotations
+
+from runwatch import thresholds as t
+from runwatch.alerting.promql import (
+    JOB,
+    NOT_OVER,
+    but_not,
+    current,
+    duration,
+    either,
+    grouped,
+    in_phase,
+    in_state,
+    lines,
+    not_blind,
+    number,
+    where,
+)
+from runwatch.alerting.rules import Alert
+from runwatch.alerting.texts import AT_STEP, LIMIT, RUN, limit_of
+
+_STALLED = lines(
+    "mljob:step_age_seconds > mljob:stall_limit_seconds",
+    where(in_state("running")),
+    where(in_phase("stepping")),
+    but_not(
+        "mljob:checkpoint_timestamp_seconds - mljob:last_step_timestamp_seconds > " + number(t.HISTORY_CUT_OFF_SECONDS)
+    ),
+    NOT_OVER,
+    not_blind("MLJobStalled", "critical"),
+)
+
+_BRINGUP_STUCK = lines(
+    'mljob:progress_observed_timestamp_seconds{bucket=~"rl|sft"} - mljob:attempt_start_timestamp_seconds',
+    "> mljob:bringup_limit_seconds",
+    where(in_phase("bringup")),
+    but_not(in_state("preempted")),
+    NOT_OVER,
+    not_blind("MLJobBringupStuck", "warning"),
+)
+
+_REPLAY = either(current("mljob_replay_expected_seconds"), "0 * mljob:bringup_limit_seconds")
+
+
+def _not_resumed(since: str, severity: str, *conditions: str) -> str:
+    return lines(
+        f"mljob:work_observed_timestamp_seconds - {since}",
+        "> mljob:bringup_limit_seconds +",
+        grouped(_REPLAY),
+        *conditions,
+        NOT_OVER,
+        not_blind("MLJobNotResumed", severity),
+    )
+
+
+_BELOW_THE_GANG = lines(
+    f"sum by ({JOB}) (",
+    "  " + current("mljob_tasks", 'state=~"running|succeeded"', keep="state").replace("\n", "\n  "),
+    ") <",
+    current("mljob_tasks_expected"),
+)
+
+_WAITING = _not_resumed(
+    "mljob:interruption_timestamp_seconds",
+    "warning",
+    where(either(in_state("preempted"), in_phase("resuming"))),
+)
+_HANGING = _not_resumed(
+    "mljob:attempt_start_timestamp_seconds",
+    "critical",
+    where(in_state("running")),
+    where(in_phase("resuming")),
+    but_not(_BELOW_THE_GANG),
+)
+
+_SILENT_STALL = lines(
+    f'max by ({JOB}) (mljob:observed_timestamp_seconds{{source="history"}})',
+    "-",
+    current("mljob_gap_end_timestamp_seconds", 'cause="unexplained"'),
+    f"<= {number(t.SILENT_STALL_SHOWN_SECONDS)}",
+    NOT_OVER,
+    not_blind("MLJobSilentStall", "warning"),
+)
+
+_SCHEDULER_ANSWERED = f'max by ({JOB}) (mljob:observed_timestamp_seconds{{source="scheduler"}})'
+
+_RESTARTS = lines(
+    current("mljob_interruptions_since_progress") + f" >= {t.RESTARTS_WITHOUT_PROGRESS_COUNT}",
+    where(
+        lines(
+            _SCHEDULER_ANSWERED,
+            "- mljob:interruption_timestamp_seconds",
+            f"<= {number(t.RESTARTS_WITHOUT_PROGRESS_RECENT_SECONDS)}",
+        )
+    ),
+    NOT_OVER,
+    not_blind("MLJobRestartsWithoutProgress", "critical"),
+)
+
+_FAILURE_TIME = current("mljob_interruption_timestamp_seconds", 'cause="failure"')
+_FAILURES = current("mljob_interruptions", 'cause="failure"')
+_SHOWN = duration(t.TASK_FAILURE_SHOWN_SECONDS)
+
+_TASK_FAILURES = lines(
+    _FAILURES + " > 0",
+    where(lines(_SCHEDULER_ANSWERED, "-", _FAILURE_TIME, f"<= {number(t.TASK_FAILURE_SHOWN_SECONDS)}")),
+    NOT_OVER,
+    not_blind("MLJobTaskFailures", "warning"),
+)
+
+_INTERVALS = f"{number(t.CHECKPOINT_INTERVALS_ALLOWED)} * mljob:checkpoint_interval_seconds"
+
+
+def _without_saves(age: str, floor: float, name: str, severity: str, *conditions: str) -> str:
+    return lines(
+        f"{age} >",
+        grouped(
+            either(
+                f"clamp_min({_INTERVALS}, {number(floor)})",
+                f"0 * {age} + {number(t.CHECKPOINT_UNKNOWN_INTERVAL_SECONDS)}",
+            )
+        ),
+        *conditions,
+        NOT_OVER,
+        not_blind(name, severity),
+    )
+
+
+_TASKS_MISSING = lines(
+    _BELOW_THE_GANG,
+    where(current("mljob_tasks", 'state="running"') + " > 0"),
+    where(in_state("running")),
+    NOT_OVER,
+    not_blind("MLJobTasksMissing", "warning"),
+)
+
+# Also of a job that is over: whether it is, is what the sources may disagree on.
+_STATE_CONFLICT = lines(
+    current("mljob_state_conflict", source="scheduler|history|checkpoints") + " == 1",
+    not_blind("MLJobStateConflict", "warning"),
+)
+
+PROGRESS_ALERTS = [
+    Alert(
+        "MLJobStalled",
+        "critical",
+        _STALLED,
+        f"{RUN} has made no step for {{{{ $value | humanizeDuration }}}}",
+        f"It runs, and logged no step for {{{{ $value | humanizeDuration }}}}{limit_of('mljob:stall_limit_seconds')}."
+        f"{AT_STEP}",
+        wait=t.ALERT_STALL_FOR_SECONDS,
+        keep=t.ALERT_KEEP_FIRING_SECONDS,
+    ),
+    Alert(
+        "MLJobBringupStuck",
+        "warning",
+        _BRINGUP_STUCK,
+        f"{RUN} has made no first step for {{{{ $value | humanizeDuration }}}}",
+        "Its newest attempt started {{ $value | humanizeDuration }} ago and has made no step"
+        f"{limit_of('mljob:bringup_limit_seconds')}.",
+        wait=t.ALERT_STALL_FOR_SECONDS,
+    ),
+    Alert(
+        "MLJobNotResumed",
+        "warning",
+        _WAITING,
+        f"{RUN} has not resumed {{{{ $value | humanizeDuration }}}} after its interruption",
+        "No new step or result for {{ $value | humanizeDuration }} since the newest interruption "
+        f"({LIMIT}{{{{ with printf `max(mljob:bringup_limit_seconds{{run=%q,site=%q}})` $labels.run $labels.site | "
+        "query }}{{ . | first | value | humanizeDuration }}{{ end }} and the steps to be done again)."
+        f"{AT_STEP}",
+    ),
+    Alert(
+        "MLJobNotResumed",
+        "critical",
+        _HANGING,
+        f"{RUN} runs again since {{{{ $value | humanizeDuration }}}} and does nothing new",
+        "The whole gang runs, its newest attempt started {{ $value | humanizeDuration }} ago, and no new step or "
+        "result came, beyond bring-up and the steps to be done again: a hang."
+        f"{AT_STEP}",
+        keep=t.ALERT_KEEP_FIRING_SECONDS,
+    ),
+    Alert(
+        "MLJobSilentStall",
+        "warning",
+        _SILENT_STALL,
+        f"{RUN} stood still without an interruption, and went on {{{{ $value | humanizeDuration }}}} ago",
+        "A gap between logged steps ended {{ $value | humanizeDuration }} ago, and the scheduler shows no interruption "
+        f"in it.{AT_STEP}",
+    ),
+    Alert(
+        "MLJobRestartsWithoutProgress",
+        "critical",
+        _RESTARTS,
+        f"{RUN} was interrupted {{{{ $value }}}} times without progress",
+        "{{ $value }} interruptions since its newest complete checkpoint (without checkpoints: since its newest step "
+        f"or result), limit {t.RESTARTS_WITHOUT_PROGRESS_COUNT}.{AT_STEP}",
+        keep=t.ALERT_KEEP_FIRING_SECONDS,
+    ),
+    Alert(
+        "MLJobTaskFailures",
+        "warning",
+        _TASK_FAILURES,
+        f"{RUN} was interrupted by a failure, and goes on",
+        f"A failure ended an attempt within the last {_SHOWN}; {{{{ $value }}}} such interruptions so far. "
+        f"`runwatch explain` tells whether the last two ended alike: then it is not transient.{AT_STEP}",
+    ),
+    Alert(
+        "MLJobNoCheckpoint",
+        "critical",
+        _without_saves("mljob:no_checkpoint_seconds", t.NO_CHECKPOINT_FLOOR_SECONDS, "MLJobNoCheckpoint", "critical"),
+        f"{RUN} has no complete checkpoint after {{{{ $value | humanizeDuration }}}} of steps",
+        "Its checkpoints were read and none is complete, {{ $value | humanizeDuration }} after its first step, or its "
+        f"first new step after an interruption: all of it would be lost.{AT_STEP}",
+        keep=t.ALERT_KEEP_FIRING_SECONDS,
+    ),
+    Alert(
+        "MLJobCheckpointStale",
+        "warning",
+        _without_saves(
+            "mljob:checkpoint_age_seconds",
+            t.CHECKPOINT_STALE_FLOOR_SECONDS,
+            "MLJobCheckpointStale",
+            "warning",
+            where(in_phase("stepping")),
+        ),
+        f"{RUN} has saved no complete checkpoint for {{{{ $value | humanizeDuration }}}}",
+        "It makes steps, and its newest complete checkpoint (or its first step since) is "
+        f"{{{{ $value | humanizeDuration }}}} old, limit max({duration(t.CHECKPOINT_STALE_FLOOR_SECONDS)}, "
+        f"{number(t.CHECKPOINT_INTERVALS_ALLOWED)} intervals).{AT_STEP}",
+    ),
+    Alert(
+        "MLJobTasksMissing",
+        "warning",
+        _TASKS_MISSING,
+        f"{RUN} runs with {{{{ $value }}}} tasks, fewer than its gang",
+        "Running and succeeded tasks: {{ $value }}"
+        f"{limit_of('mljob_tasks_expected', label='gang size', form='')}. The others are gone or wait.",
+        wait=t.ALERT_TASKS_MISSING_FOR_SECONDS,
+    ),
+    Alert(
+        "MLJobStateConflict",
+        "warning",
+        _STATE_CONFLICT,
+        f"The sources of {RUN} disagree on whether it is alive or moves",
+        "Two sources that answered contradict each other for over "
+        f"{duration(t.ALERT_STATE_CONFLICT_FOR_SECONDS)}: `runwatch explain` shows both.{AT_STEP}",
+        wait=t.ALERT_STATE_CONFLICT_FOR_SECONDS,
+    ),
+]

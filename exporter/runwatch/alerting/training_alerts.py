@@ -1,0 +1,181 @@
+"""Alerts on what a job's training logs: throughput, loss, gradients, and the collapse rule of RL."""
+
+from __future__ import annotations
+
+from runwatch import thresholds as t
+from runwatch.alerting.promql import (
+    NOT_OVER,
+    but_not,
+    current,
+    duration,
+    either,
+    grouped,
+    in_phase,
+    lines,
+    not_blind,
+    number,
+    where,
+)
+from runwatch.alerting.rules import Alert
+from runwatch.alerting.texts import AT_STEP, RUN
+from runwatch.figures import percent
+
+
+def _of_history(condition: str, name: str, severity: str = "warning") -> str:
+    return lines(condition, NOT_OVER, not_blind(name, severity))
+
+
+_LOSS_LIMIT = number(t.LOSS_DIVERGING_RATIO)
+_LOSS_FOR = duration(t.LOSS_DIVERGING_SECONDS)
+
+_LOSS_DIVERGING = lines(
+    grouped(
+        either(
+            current("mljob_loss_trend_last5_min_ratio", 'bucket!="rl"') + f" > {_LOSS_LIMIT}",
+            lines(
+                f"min_over_time(mljob:loss_trend_ratio[{_LOSS_FOR}]) > {_LOSS_LIMIT}",
+                where(f"mljob:loss_trend_ratio offset {_LOSS_FOR}"),
+                where(
+                    f"{t.LOSS_TREND_RATIOS} * {current('mljob_step_duration_recent_seconds')}"
+                    f" <= {number(t.LOSS_DIVERGING_SECONDS)}"
+                ),
+            ),
+        )
+    ),
+    where(current("mljob_loss") + f" >= {number(t.SUBSTANCE_MINIMUM)}"),
+)
+
+_COLLAPSE_NAME = "MLJobRLCollapse"
+_COLLAPSE_HOLDS = _of_history(
+    lines(
+        grouped(
+            either(
+                f"mljob:rl_collapse_signals >= {t.RL_COLLAPSE_SIGNALS}",
+                f"mljob:rl_collapse_steps_ago < {t.RL_COLLAPSE_RECENT_STEPS}",
+            )
+        ),
+        but_not('mljob_info{ablation="spike-mitigation"}'),
+    ),
+    _COLLAPSE_NAME,
+    "critical",
+)
+_HELD = 'mljob_info{hold="no-kill"}'
+
+_SIGNALS = (
+    "{{ range printf `max by (signal) (mljob:rl_collapse_signal{run=%q,site=%q})` $labels.run $labels.site | query }}"
+    " {{ .Labels.signal }}{{ end }}"
+)
+_COLLAPSE_TEXT = (
+    f"Signals now:{_SIGNALS} (limit {t.RL_COLLAPSE_SIGNALS} on one step, now or within the last "
+    f"{t.RL_COLLAPSE_RECENT_STEPS} steps).{AT_STEP}"
+)
+
+
+def _collapse(action: str, summary: str, advice: str, hold: str) -> Alert:
+    return Alert(
+        _COLLAPSE_NAME,
+        "critical",
+        lines(_COLLAPSE_HOLDS, hold),
+        f"{RUN} {summary}",
+        f"{advice} {_COLLAPSE_TEXT}",
+        labels={"action": action},
+    )
+
+
+_OFF = lines(
+    current("mljob_rl_tis_importance_ratio", 'bucket="rl"') + f" < {number(t.RL_IMPORTANCE_RATIO_LOW)}",
+    "or",
+    current("mljob_rl_tis_importance_ratio", 'bucket="rl"') + f" > {number(t.RL_IMPORTANCE_RATIO_HIGH)}",
+)
+
+TRAINING_ALERTS = [
+    Alert(
+        "MLJobThroughputDegraded",
+        "warning",
+        _of_history(
+            lines(
+                f'mljob:throughput_ratio{{bucket="sft"}} < {number(t.THROUGHPUT_DEGRADED_RATIO)}',
+                where(in_phase("stepping")),
+            ),
+            "MLJobThroughputDegraded",
+        ),
+        f"{RUN} makes {{{{ $value | humanizePercentage }}}} of its usual tokens a second",
+        f"Recent tokens a second are {{{{ $value | humanizePercentage }}}} of the whole run's, limit "
+        f"{percent(t.THROUGHPUT_DEGRADED_RATIO)}.{AT_STEP}",
+        wait=t.ALERT_THROUGHPUT_FOR_SECONDS,
+    ),
+    Alert(
+        "MLJobNonFinite",
+        "critical",
+        _of_history(current("mljob_nonfinite", 'metric=~"loss|grad_norm"') + " == 1", "MLJobNonFinite", "critical"),
+        f"The loss or gradient norm of {RUN} is not finite",
+        f"The latest row says NaN or infinite.{AT_STEP}",
+        keep=t.ALERT_KEEP_FIRING_SECONDS,
+    ),
+    Alert(
+        "MLJobGradExplosion",
+        "warning",
+        _of_history(
+            lines(
+                current("mljob_grad_norm_window_ratio", 'bucket!="rl"') + f" > {number(t.GRAD_EXPLOSION_RATIO)}",
+                where(current("mljob_grad_norm") + f" > {number(t.GRAD_EXPLOSION_MINIMUM)}"),
+            ),
+            "MLJobGradExplosion",
+        ),
+        f"The gradient norm of {RUN} is {{{{ $value | humanize }}}} × its window",
+        f"The largest of the last {duration(t.GRAD_NORM_RECENT_SECONDS)} is {{{{ $value | humanize }}}} × the median "
+        f"before it, limit {number(t.GRAD_EXPLOSION_RATIO)}.{AT_STEP}",
+    ),
+    Alert(
+        "MLJobLossDiverging",
+        "warning",
+        _of_history(_LOSS_DIVERGING, "MLJobLossDiverging"),
+        f"The loss of {RUN} stays {{{{ $value | humanize }}}} × above its window",
+        f"{t.LOSS_TREND_RATIOS} logged values in a row, or the latest for {_LOSS_FOR}, are above {_LOSS_LIMIT} × the "
+        f"median before them.{AT_STEP}",
+    ),
+    _collapse(
+        "cancel",
+        "collapses: cancel it, and salvage",
+        "Two signals of the collapse rule fire together: cancel it, after noting the newest complete checkpoint before "
+        "the first signal.",
+        but_not(_HELD),
+    ),
+    _collapse(
+        "recommend",
+        "collapses: its no-kill hold leaves it running",
+        "Two signals of the collapse rule fire together, and the run is held: capture the evidence, recommend "
+        "cancelling, leave it running.",
+        where(_HELD),
+    ),
+    Alert(
+        "MLJobRLGradNormHigh",
+        "warning",
+        _of_history(
+            current("mljob_rl_grad_norm_last2_min", 'bucket="rl"') + f" > {number(t.RL_GRAD_NORM_LIMIT)}",
+            "MLJobRLGradNormHigh",
+        ),
+        f"The gradient norm of {RUN} is at least {{{{ $value | humanize }}}} for two steps",
+        f"Above {number(t.RL_GRAD_NORM_LIMIT)} for two steps: the earliest sign of a collapse, by 2 to 5 steps."
+        f"{AT_STEP}",
+    ),
+    Alert(
+        "MLJobRLClipRatioHigh",
+        "warning",
+        _of_history(
+            current("mljob_rl_ppo_clip_ratio", 'bucket="rl"') + f" > {number(t.RL_CLIP_RATIO_LIMIT)}",
+            "MLJobRLClipRatioHigh",
+        ),
+        f"{RUN} clips {{{{ $value | humanizePercentage }}}} of its tokens",
+        f"Limit {percent(t.RL_CLIP_RATIO_LIMIT)}: the learning rate and the clip range do not match.{AT_STEP}",
+    ),
+    Alert(
+        "MLJobRLImportanceRatioOff",
+        "warning",
+        _of_history(grouped(_OFF), "MLJobRLImportanceRatioOff"),
+        f"The TIS importance ratio of {RUN} is {{{{ $value | humanize }}}}",
+        f"Outside {number(t.RL_IMPORTANCE_RATIO_LOW)} to {number(t.RL_IMPORTANCE_RATIO_HIGH)}: trainer and generator "
+        f"disagree on how likely the answers are.{AT_STEP}",
+        wait=t.ALERT_IMPORTANCE_RATIO_FOR_SECONDS,
+    ),
+]

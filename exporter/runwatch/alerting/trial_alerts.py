@@ -1,0 +1,168 @@
+"""Alerts on datagen and eval jobs: results that do not come or must not be used, an idle engine, and zombies."""
+
+from __future__ import annotations
+
+from runwatch import thresholds as t
+from runwatch.alerting.promql import (
+    NOT_OVER,
+    but_not,
+    current,
+    duration,
+    either,
+    grouped,
+    in_phase,
+    in_state,
+    lines,
+    not_blind,
+    number,
+    where,
+)
+from runwatch.alerting.rules import Alert
+from runwatch.alerting.texts import AT_STEP, RUN, limit_of
+from runwatch.figures import percent
+
+_RESULTS_MAY_BE_USED = but_not(
+    lines(
+        "mljob:ended",
+        "unless on (run, site) (",
+        f"  time() - mljob:end_timestamp_seconds <= {number(t.RESULTS_STAND_AFTER_END_SECONDS)}",
+        ")",
+    )
+)
+
+_STALLED = lines(
+    grouped(
+        either(
+            f'mljob:result_age_seconds{{bucket="eval"}} > {number(t.TRIALS_STALLED_EVAL_SECONDS)}',
+            f'mljob:result_age_seconds{{bucket="datagen"}} > {number(t.TRIALS_STALLED_DATAGEN_SECONDS)}',
+            lines("mljob:result_age_seconds", where(current("mljob_chunks", 'state="hung"') + " > 0")),
+        )
+    ),
+    where("mljob:trials_missing"),
+    where(in_state("running")),
+    NOT_OVER,
+    not_blind("MLJobTrialsStalled", "critical"),
+)
+
+_DEAD_ENGINE = lines(
+    current("mljob_trial_turns", 'bucket="datagen"') + f" <= {number(t.DEAD_ENGINE_TURNS)}",
+    where(current("mljob_trials_agent_ran") + f" >= {t.DEAD_ENGINE_TRIALS_COUNT}"),
+    but_not('mljob_info{turns="single"}'),
+    _RESULTS_MAY_BE_USED,
+    not_blind("MLJobDeadEngine", "critical"),
+)
+
+_INSTANT = current("mljob_trial_instant_failures")
+_INSTANT_FAILURES = lines(
+    _INSTANT + f" >= {t.INSTANT_FAILURES_COUNT}",
+    where(f"{_INSTANT}\n> {number(t.INSTANT_FAILURES_SHARE)} * {current('mljob_trials')}"),
+    _RESULTS_MAY_BE_USED,
+    not_blind("MLJobInstantFailures", "critical"),
+)
+
+# The last part of the time passes in the alert's own `for`.
+_IDLE_SECONDS = t.ENGINE_IDLE_SECONDS - t.ALERT_FOR_SECONDS
+_IDLE_FOR = duration(_IDLE_SECONDS)
+_ENGINE_IDLE = lines(
+    f"max_over_time(mljob:engine_running_requests[{_IDLE_FOR}]) == 0",
+    where(f"mljob:engine_running_requests offset {_IDLE_FOR}"),
+    where("mljob:engine_running_requests"),
+    but_not(
+        lines(
+            'mljob:observed_timestamp_seconds{source="log"}',
+            "- on (run, site)",
+            current("mljob_engine_last_success_timestamp_seconds"),
+            f"<= {number(_IDLE_SECONDS)}",
+        )
+    ),
+    where("mljob:trials_missing"),
+    where(in_state("running")),
+    NOT_OVER,
+    not_blind("MLJobEngineIdle", "warning"),
+)
+
+_SINCE_LAST_RESULT = 'mljob:results_observed_timestamp_seconds{{bucket="{bucket}"}}\n- {last}\n> {limit}'
+_LAST_RESULT = current("mljob_last_trial_timestamp_seconds")
+
+_ZOMBIE = lines(
+    grouped(
+        either(
+            lines(f"mljob:step_age_seconds > {number(t.ZOMBIE_TRAINING_SECONDS)}", but_not("mljob:trials")),
+            _SINCE_LAST_RESULT.format(bucket="eval", last=_LAST_RESULT, limit=number(t.ZOMBIE_EVAL_SECONDS)),
+            lines(
+                _SINCE_LAST_RESULT.format(
+                    bucket="datagen",
+                    last=current("mljob_upload_timestamp_seconds"),
+                    limit=number(t.ZOMBIE_UPLOADED_SECONDS),
+                ),
+                where(current("mljob_upload_complete") + " == 1"),
+            ),
+            _SINCE_LAST_RESULT.format(bucket="datagen", last=_LAST_RESULT, limit=number(t.ZOMBIE_DATAGEN_SECONDS)),
+        )
+    ),
+    where(in_state("running")),
+    where(in_phase("finishing")),
+    NOT_OVER,
+    not_blind("MLJobZombie", "warning"),
+)
+
+_RESULTS_SO_FAR = limit_of("mljob_trials", label="results so far:", form="")
+
+TRIAL_ALERTS = [
+    Alert(
+        "MLJobTrialsStalled",
+        "critical",
+        _STALLED,
+        f"{RUN} has given no new result for {{{{ $value | humanizeDuration }}}}",
+        "It runs, results are missing, and none came for {{ $value | humanizeDuration }} since the later of the last "
+        f"one and the newest attempt's start (limit {duration(t.TRIALS_STALLED_EVAL_SECONDS)}, datagen "
+        f"{duration(t.TRIALS_STALLED_DATAGEN_SECONDS)}), or a chunk hangs{_RESULTS_SO_FAR}.",
+        keep=t.ALERT_KEEP_FIRING_SECONDS,
+    ),
+    Alert(
+        "MLJobDeadEngine",
+        "critical",
+        _DEAD_ENGINE,
+        f"The agents of {RUN} stop after {{{{ $value | humanize }}}} turns: do not consolidate",
+        "Mean turns are {{ $value | humanize }} (dead at "
+        f"{number(t.DEAD_ENGINE_TURNS)} and below, over {t.DEAD_ENGINE_TRIALS_COUNT} or more trials): the engine "
+        f"behind them answers nothing of use{_RESULTS_SO_FAR}.",
+        keep=t.ALERT_KEEP_FIRING_SECONDS,
+    ),
+    Alert(
+        "MLJobInstantFailures",
+        "critical",
+        _INSTANT_FAILURES,
+        f"{{{{ $value }}}} trials of {RUN} ended as they began: do not use its results",
+        f"{{{{ $value }}}} trials made no token and lasted under {duration(t.INSTANT_FAILURE_SECONDS)}, over "
+        f"{percent(t.INSTANT_FAILURES_SHARE)} of all{_RESULTS_SO_FAR}: nothing reaches the engine.",
+        keep=t.ALERT_KEEP_FIRING_SECONDS,
+    ),
+    Alert(
+        "MLJobEngineIdle",
+        "warning",
+        _ENGINE_IDLE,
+        f"The engine of {RUN} runs no request",
+        f"No running request and no answer 200 for {_IDLE_FOR}, while results are missing{_RESULTS_SO_FAR}.",
+    ),
+    Alert(
+        "MLJobAuthFailures",
+        "warning",
+        lines(
+            current("mljob_auth_failures") + f" >= {t.AUTH_FAILURES_COUNT}",
+            NOT_OVER,
+            not_blind("MLJobAuthFailures", "warning"),
+        ),
+        f"The sandbox provider refused {RUN} {{{{ $value }}}} times",
+        f"{{{{ $value }}}} auth failures within {duration(t.AUTH_FAILURES_SECONDS)}, limit {t.AUTH_FAILURES_COUNT}: "
+        "look at its key and its quota.",
+    ),
+    Alert(
+        "MLJobZombie",
+        "warning",
+        _ZOMBIE,
+        f"{RUN} still runs {{{{ $value | humanizeDuration }}}} after all was done",
+        "All steps or results are there since {{ $value | humanizeDuration }}, and it still holds its chips."
+        f"{AT_STEP}",
+    ),
+]
