@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,17 @@ def test_sixteen_trials_of_which_twelve_are_scored(tmp_path: Path) -> None:
     assert value(samples, "mljob_trial_pass_ratio") == 0.5
     assert value(samples, "mljob_trial_reward") == pytest.approx(5 / 12)
     assert "16/300" in tables
+
+
+def test_results_older_than_the_run_do_not_move_its_start(tmp_path: Path) -> None:
+    began = time.time() - 600
+    rows = [{"_step": i, "_timestamp": began + 10 * i, "trainer/global_step": i + 1} for i in range(50)]
+    (tmp_path / "rl.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    trials = DATA / "harbor" / "captured_0_26"
+    job = f"- {{run: rl, bucket: rl, history: {{jsonl: rl.jsonl}}, trials: {{path: '{trials}'}}}}\n"
+    samples, _ = look(tmp_path, job)
+    assert value(samples, "mljob_rl_trials_in_window") == 12
+    assert value(samples, "mljob_start_timestamp_seconds") == pytest.approx(began, abs=0.001)
 
 
 def test_a_log_that_is_not_there_is_not_found_and_gives_no_number(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def without_scheduler(bucket: str, alone: JobState | None, own: OwnSources) -> J
     """
     if alone is not None and alone.state in ENDED_STATES:
         return alone
-    start = _earliest(alone, own)
+    start = _start(alone, own)
     end = own_end(bucket, alone, own)
     if end is not None and not says_it_runs(alone, own):
         at = end.at if end.state in ENDED_STATES else None
@@ -149,9 +149,11 @@ def _end_in_trainer_log(own: OwnSources) -> OwnEnd | None:
     return OwnEnd("succeeded", at, None, "the end of trainer_log.jsonl confirms that every step is done")
 
 
-def _earliest(alone: JobState | None, own: OwnSources) -> float | None:
-    known = [alone.start if alone is not None else None, own.trials.first if own.trials is not None else None]
-    return min((time for time in known if time is not None), default=None)
+def _start(alone: JobState | None, own: OwnSources) -> float | None:
+    """The history knows when the run began; results may lie in a folder that is older than the job."""
+    if alone is not None and alone.start is not None:
+        return alone.start
+    return own.trials.first if own.trials is not None else None
 
 
 def _newest_sign(own: OwnSources) -> tuple[float, float] | None:
