@@ -9,7 +9,6 @@ step and time, and may be written anew after a rollback or lose its marker to a 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,21 +18,14 @@ from runwatch.facts.checkpoints import newest_complete
 from runwatch.fleet import Job
 from runwatch.parsing.checkpoint_roots import Root, parse_root
 from runwatch.sources.checkpoint_folders import FolderLook, Horizon, Memory
-from runwatch.sources.files import FileStore
 from runwatch.sources.folder_listing import BucketOpener, Level, LookFailedError, ObjectStore
 from runwatch.sources.protocol import CountRequest
+from runwatch.sources.store_opener import StoreOpener, google_cloud
 from runwatch.sources.trainer_log_end import TrainerLog, look_at_trainer_log
 from runwatch.thresholds import AT_IS_NOW_SECONDS
 
 CHECKPOINTS_FOLDER = "checkpoints"
 _EXECUTOR_NAMES = (".executor_info", ".executor_status")
-
-
-def _google_cloud() -> BucketOpener:
-    # Only a config with gs:// roots pays the import of Google's client.
-    from runwatch.sources.gcs import GcsConnection  # noqa: PLC0415
-
-    return GcsConnection()
 
 
 class CheckpointReader:
@@ -48,7 +40,7 @@ class CheckpointReader:
         *,
         at: float | None = None,
         clock: Callable[[], float] = time.time,
-        connect_buckets: Callable[[], BucketOpener] = _google_cloud,
+        connect_buckets: Callable[[], BucketOpener] = google_cloud,
     ) -> None:
         """Make a reader.
 
@@ -58,12 +50,9 @@ class CheckpointReader:
             clock: Unix seconds now.
             connect_buckets: called once, when the first `gs://` root is looked at.
         """
-        self._count_request = count_request
         self._at = at
         self._clock = clock
-        self._connect_buckets = connect_buckets
-        self._buckets: BucketOpener | None = None
-        self._lock = threading.Lock()
+        self._stores = StoreOpener(count_request, connect_buckets)
         self._memory: dict[str, Memory] = {}
 
     def read(self, job: Job) -> CheckpointListing | Failure:
@@ -81,7 +70,7 @@ class CheckpointReader:
         look = _JobLook(self._memory.setdefault(job.run, Memory()), self._horizon())
         try:
             for root in roots:
-                look.look_at(root, self._open(root, job.site))
+                look.look_at(root, self._stores.open(root, job.site))
         except LookFailedError as failed:
             return failed.failure
         return look.finish(len(roots))
@@ -92,27 +81,12 @@ class CheckpointReader:
 
     def close(self) -> None:
         """Release connections."""
-        with self._lock:
-            if self._buckets is not None:
-                self._buckets.close()
-            self._buckets = None
+        self._stores.close()
 
     def _horizon(self) -> Horizon:
         if self._at is None:
             return Horizon()
         return Horizon(self._at, hides_undated=self._at < self._clock() - AT_IS_NOW_SECONDS)
-
-    def _open(self, root: Root, site: str) -> ObjectStore:
-        def count() -> None:
-            self._count_request(site)
-
-        if root.bucket is None:
-            return FileStore(root.path, count)
-        with self._lock:
-            if self._buckets is None:
-                self._buckets = self._connect_buckets()
-            buckets = self._buckets
-        return buckets.open(root.bucket, root.path, count)
 
 
 @dataclass(slots=True)

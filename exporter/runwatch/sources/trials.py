@@ -8,29 +8,21 @@ its trajectory counts its turns.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
 from runwatch.facts import Failure, FailureReason, TrialsUpdate
 from runwatch.fleet import Job
-from runwatch.parsing.checkpoint_roots import Root, parse_root
-from runwatch.sources.files import FileStore
-from runwatch.sources.folder_listing import BucketOpener, LookFailedError, ObjectStore
+from runwatch.parsing.checkpoint_roots import parse_root
+from runwatch.sources.folder_listing import BucketOpener, LookFailedError
 from runwatch.sources.protocol import CountRequest
+from runwatch.sources.store_opener import StoreOpener, google_cloud
 from runwatch.sources.trial_folders import FirstLookLimit, Memory
 from runwatch.sources.trial_tree import TreeLook
 
 NEW_A_LOOK = 1000
 LOOK_SECONDS = 10.0
 """A long first read is cut into looks: so many new trial folders, or so long, whichever is first."""
-
-
-def _google_cloud() -> BucketOpener:
-    # Only a config with gs:// roots pays the import of Google's client.
-    from runwatch.sources.gcs import GcsConnection  # noqa: PLC0415
-
-    return GcsConnection()
 
 
 class TrialsReader:
@@ -47,7 +39,7 @@ class TrialsReader:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         new_a_look: int = NEW_A_LOOK,
-        connect_buckets: Callable[[], BucketOpener] = _google_cloud,
+        connect_buckets: Callable[[], BucketOpener] = google_cloud,
     ) -> None:
         """Make a reader.
 
@@ -59,14 +51,11 @@ class TrialsReader:
             new_a_look: how many new trial folders one look goes into.
             connect_buckets: called once, when the first `gs://` root is looked at.
         """
-        self._count_request = count_request
         self._at = at
         self._clock = clock
         self._monotonic = monotonic
         self._new_a_look = new_a_look
-        self._connect_buckets = connect_buckets
-        self._buckets: BucketOpener | None = None
-        self._lock = threading.Lock()
+        self._stores = StoreOpener(count_request, connect_buckets)
         self._memory: dict[str, Memory] = {}
 
     def read(self, job: Job) -> TrialsUpdate | Failure:
@@ -86,7 +75,7 @@ class TrialsReader:
             memory = self._memory[job.run] = Memory(root.address())
         limit = FirstLookLimit(self._new_a_look, self._monotonic() + LOOK_SECONDS, self._monotonic)
         try:
-            store = self._open(root, job.site)
+            store = self._stores.open(root, job.site)
             return TreeLook(store, root, memory, limit, at=self._at, now=self._clock()).look()
         except LookFailedError as failed:
             return failed.failure
@@ -97,19 +86,4 @@ class TrialsReader:
 
     def close(self) -> None:
         """Release connections."""
-        with self._lock:
-            if self._buckets is not None:
-                self._buckets.close()
-            self._buckets = None
-
-    def _open(self, root: Root, site: str) -> ObjectStore:
-        def count() -> None:
-            self._count_request(site)
-
-        if root.bucket is None:
-            return FileStore(root.path, count)
-        with self._lock:
-            if self._buckets is None:
-                self._buckets = self._connect_buckets()
-            buckets = self._buckets
-        return buckets.open(root.bucket, root.path, count)
+        self._stores.close()

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from runwatch.facts import Failure, FailureReason
 from runwatch.found.templates import Candidate, StarPattern, fitting
 from runwatch.parsing.checkpoint_roots import parse_root
-from runwatch.sources.files import FileStore
 from runwatch.sources.folder_listing import BucketOpener, Level, LookFailedError, ObjectStore
 from runwatch.sources.protocol import CountRequest
+from runwatch.sources.store_opener import StoreOpener, google_cloud
 
 LISTING_SECONDS = 20.0
 MOST_CANDIDATES = 50
@@ -25,13 +25,6 @@ MOST_CANDIDATES = 50
 
 _DEEPEST_LOOK = 3
 _NUMBERS = re.compile(r"([0-9]+)")
-
-
-def _google_cloud() -> BucketOpener:
-    # Only a template with gs:// pays the import of Google's client.
-    from runwatch.sources.gcs import GcsConnection  # noqa: PLC0415
-
-    return GcsConnection()
 
 
 @dataclass(slots=True)
@@ -56,14 +49,11 @@ class LevelListings:
         self,
         count_request: CountRequest,
         *,
-        connect_buckets: Callable[[], BucketOpener] = _google_cloud,
+        connect_buckets: Callable[[], BucketOpener] = google_cloud,
         seconds: float = LISTING_SECONDS,
     ) -> None:
-        self._count_request = count_request
-        self._connect_buckets = connect_buckets
+        self._stores = StoreOpener(count_request, connect_buckets)
         self._seconds = seconds
-        self._lock = threading.Lock()
-        self._buckets: BucketOpener | None = None
         self._levels: dict[str, Level | Failure] = {}
         self._names: dict[tuple[str, bool], list[str]] = {}
         self._running: dict[str, _Listing] = {}
@@ -112,30 +102,18 @@ class LevelListings:
 
     def close(self) -> None:
         """Release connections."""
-        with self._lock:
-            if self._buckets is not None:
-                self._buckets.close()
-            self._buckets = None
+        self._stores.close()
 
     def _list(self, parent: str, site: str) -> Level | Failure:
         outcome = self._bounded(f"{parent}/", lambda: self._open(parent, site).list_level(""))
         return outcome if isinstance(outcome, Level | Failure) else Level((), {})
 
     def _open(self, address: str, site: str) -> ObjectStore:
-        def count() -> None:
-            self._count_request(site)
-
         try:
             root = parse_root(address or "/")
         except ValueError as error:
             raise LookFailedError(Failure(FailureReason.OTHER, str(error))) from error
-        if root.bucket is None:
-            return FileStore(root.path, count)
-        with self._lock:
-            if self._buckets is None:
-                self._buckets = self._connect_buckets()
-            buckets = self._buckets
-        return buckets.open(root.bucket, root.path, count)
+        return self._stores.open(root, site)
 
     def _bounded(self, key: str, call: Callable[[], Level | float | None]) -> Level | float | Failure | None:
         before = self._running.get(key)

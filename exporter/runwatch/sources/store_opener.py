@@ -1,0 +1,58 @@
+"""Opening what lies at a root: a folder of this machine, or a prefix of a bucket over one kept connection."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from runwatch.parsing.checkpoint_roots import Root
+from runwatch.sources.files import FileStore
+from runwatch.sources.folder_listing import BucketOpener, ObjectStore
+from runwatch.sources.protocol import CountRequest
+
+
+def google_cloud() -> BucketOpener:
+    """Connect to Google Cloud Storage. Only a config with gs:// roots pays the import of Google's client."""
+    from runwatch.sources.gcs import GcsConnection  # noqa: PLC0415
+
+    return GcsConnection()
+
+
+class StoreOpener:
+    """Opens stores; safe to use from several threads.
+
+    Args:
+        count_request: called with the site for each request, folder listing or file opened.
+        connect_buckets: called once, when the first `gs://` root is opened.
+    """
+
+    def __init__(self, count_request: CountRequest, connect_buckets: Callable[[], BucketOpener] = google_cloud) -> None:
+        self._count_request = count_request
+        self._connect_buckets = connect_buckets
+        self._buckets: BucketOpener | None = None
+        self._lock = threading.Lock()
+
+    def open(self, root: Root, site: str) -> ObjectStore:
+        """Return the store of a root.
+
+        Raises:
+            LookFailedError: no connection can be made.
+        """
+
+        def count() -> None:
+            self._count_request(site)
+
+        if root.bucket is None:
+            return FileStore(root.path, count)
+        with self._lock:
+            if self._buckets is None:
+                self._buckets = self._connect_buckets()
+            buckets = self._buckets
+        return buckets.open(root.bucket, root.path, count)
+
+    def close(self) -> None:
+        """Release connections."""
+        with self._lock:
+            if self._buckets is not None:
+                self._buckets.close()
+            self._buckets = None
