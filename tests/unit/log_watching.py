@@ -12,6 +12,7 @@ from runwatch.facts import Failure, HistoryUpdate, LogFacts
 from runwatch.fleet import Job
 from runwatch.parsing.failures import FailureFinder
 from runwatch.parsing.trainer_log import TrainerLogParser
+from runwatch.sources.file_roots import FileRoots
 from runwatch.sources.log_files import LocalLogFiles, LogFile
 from runwatch.sources.log_history import LogHistoryReader
 from runwatch.sources.log_watch import LogTail, LogWatch
@@ -48,6 +49,7 @@ class Watched:
             log_tail=tail,
             at=at,
             fresh_seconds=0.0,
+            roots=FileRoots(config.file_roots),
         )
         self.reader = LogHistoryReader(self.watch)
 

@@ -18,6 +18,7 @@ from runwatch.facts.checkpoints import newest_complete
 from runwatch.fleet import Job
 from runwatch.parsing.checkpoint_roots import Root, parse_root
 from runwatch.sources.checkpoint_folders import FolderLook, Horizon, Memory
+from runwatch.sources.file_roots import ANYWHERE, FileRoots
 from runwatch.sources.folder_listing import BucketOpener, Level, LookFailedError, ObjectStore
 from runwatch.sources.protocol import CountRequest
 from runwatch.sources.store_opener import StoreOpener, google_cloud
@@ -41,6 +42,7 @@ class CheckpointReader:
         at: float | None = None,
         clock: Callable[[], float] = time.time,
         connect_buckets: Callable[[], BucketOpener] = google_cloud,
+        roots: FileRoots = ANYWHERE,
     ) -> None:
         """Make a reader.
 
@@ -49,10 +51,11 @@ class CheckpointReader:
             at: hide what was written after this time (Unix seconds).
             clock: Unix seconds now.
             connect_buckets: called once, when the first `gs://` root is looked at.
+            roots: the folders of this machine that may be read.
         """
         self._at = at
         self._clock = clock
-        self._stores = StoreOpener(count_request, connect_buckets)
+        self._stores = StoreOpener(count_request, connect_buckets, roots)
         self._memory: dict[str, Memory] = {}
 
     def read(self, job: Job) -> CheckpointListing | Failure:

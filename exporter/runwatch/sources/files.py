@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from runwatch.facts import Failure, FailureReason
+from runwatch.sources.file_roots import FileRoots
 from runwatch.sources.folder_listing import MAXIMUM_NAMES_IN_LEVEL, Level, LookFailedError, ObjectStat
-from runwatch.sources.regular_file import file_failure, open_regular_file
+from runwatch.sources.regular_file import file_failure
 
 _REMOTE_ERRORS = frozenset(
     {errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH}
@@ -29,6 +30,7 @@ class FileStore:
     def __init__(self, root: str, count: Callable[[], None]) -> None:
         """Args: the root's path, and what to call for each folder listed and each file opened."""
         self._root = Path(root)
+        self._confined = FileRoots((self._root,), name=root)
         self._count = count
 
     def list_level(self, folder: str) -> Level:
@@ -40,7 +42,7 @@ class FileStore:
         self._count()
         path = self._root / folder
         try:
-            with os.scandir(path) as entries:
+            with os.scandir(self._confined.require(path)) as entries:
                 return _read_entries(entries, self._root.resolve(), path)
         except OSError as error:
             raise LookFailedError(_failure(error, path)) from error
@@ -54,7 +56,7 @@ class FileStore:
         self._count()
         target = self._root / path
         try:
-            with open_regular_file(target) as file:
+            with self._confined.open(target) as file:
                 return file.read()
         except OSError as error:
             raise LookFailedError(_failure(error, target)) from error
@@ -68,7 +70,7 @@ class FileStore:
         self._count()
         target = self._root / path
         try:
-            with open_regular_file(target) as file:
+            with self._confined.open(target) as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(size - length, 0))
                 return file.read(length)

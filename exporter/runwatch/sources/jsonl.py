@@ -10,7 +10,8 @@ from typing import BinaryIO
 from runwatch.facts import Failure, FailureReason, HistoryRow, HistoryRun, HistoryUpdate
 from runwatch.fleet import Job
 from runwatch.parsing.history_rows import MalformedRow, parse_json_line, parse_row, whole_number
-from runwatch.sources.regular_file import file_failure, open_regular_file
+from runwatch.sources.file_roots import ANYWHERE, FileRoots
+from runwatch.sources.regular_file import file_failure
 
 MAX_READ_BYTES = 16 * 1024 * 1024
 MAX_LINE_BYTES = 4 * 1024 * 1024
@@ -54,6 +55,7 @@ class JsonLinesReader:
         at: Hide rows whose time is later than this (Unix seconds), and rows without a time after such a row.
         max_read_bytes: How much one read takes; the rest waits for the next (`caught_up` is false then).
         max_line_bytes: Longer lines are counted as malformed and skipped.
+        roots: The folders that may be read.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class JsonLinesReader:
         at: float | None = None,
         max_read_bytes: int = MAX_READ_BYTES,
         max_line_bytes: int = MAX_LINE_BYTES,
+        roots: FileRoots = ANYWHERE,
     ) -> None:
         if not 0 < max_line_bytes < max_read_bytes:
             raise ValueError("max_line_bytes must be positive and below max_read_bytes")
         self._at = at
         self._max_read_bytes = max_read_bytes
         self._max_line_bytes = max_line_bytes
+        self._roots = roots
         self._positions: dict[str, _Position] = {}
 
     def read(self, job: Job) -> HistoryUpdate | Failure:
@@ -76,7 +80,7 @@ class JsonLinesReader:
         if path is None:
             return Failure(FailureReason.NOT_FOUND, "the job names no jsonl history")
         try:
-            with open_regular_file(path) as file:
+            with self._roots.open(path) as file:
                 return self._read_open(job.run, path, file)
         except OSError as error:
             return file_failure(error, path)

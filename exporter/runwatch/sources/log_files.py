@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from runwatch.config.paths import is_below
 from runwatch.facts import Failure, FailureReason
-from runwatch.sources.regular_file import NotRegularFileError, file_failure, open_regular_file
+from runwatch.sources.file_roots import FileRoots
+from runwatch.sources.regular_file import file_failure, open_regular_file
 
 MAX_FILES = 200
 """Files of one job at most: the newest ones."""
@@ -51,11 +51,11 @@ class LocalLogFiles:
     """Files of this machine, or of what is mounted on it. A file system that hangs blocks: give it a deadline.
 
     Args:
-        roots: the folders that may be read; None for any.
+        roots: the folders that may be read; None for the folder of what is looked for and those below it.
     """
 
-    def __init__(self, roots: Sequence[Path] | None) -> None:
-        self._roots = None if roots is None else tuple(Path(os.path.realpath(root)) for root in roots)
+    def __init__(self, roots: FileRoots | None) -> None:
+        self._roots = roots
 
     def find(self, pattern: str, deadline: float) -> Sequence[LogFile] | Failure:
         """See `LogFiles.find`. Reading folders of this machine, `deadline` is not looked at."""
@@ -63,10 +63,11 @@ class LocalLogFiles:
         # Brackets in a path that is there are part of its name.
         is_path = not has_wildcards(pattern) or os.path.lexists(pattern)
         names = [pattern] if is_path else glob.glob(pattern)  # noqa: PTH207
+        roots = self._roots or FileRoots((_fixed_folder(pattern),), name="its folder")
         found: list[LogFile] = []
         failure: Failure | None = None
         for name in names:
-            looked = self._look(Path(name))
+            looked = _look(Path(name), roots)
             if isinstance(looked, Failure):
                 failure = looked
             else:
@@ -80,7 +81,7 @@ class LocalLogFiles:
         del deadline
         path = Path(file.path)
         try:
-            with open_regular_file(path) as opened:
+            with open_regular_file(path) as opened:  # `find` followed the links: its identity is what was allowed
                 status = os.fstat(opened.fileno())
                 if (status.st_dev, status.st_ino) != file.identity:
                     return Failure(FailureReason.OTHER, f"{path} was replaced while it was looked at")
@@ -89,30 +90,32 @@ class LocalLogFiles:
         except OSError as error:
             return file_failure(error, path)
 
-    def _look(self, path: Path) -> LogFile | Failure:
-        real = Path(os.path.realpath(path))
-        if self._roots is not None and not any(is_below(real, root) for root in self._roots):
-            return Failure(FailureReason.OTHER, f"{path} leads outside file_roots")
-        try:
-            with open_regular_file(real) as opened:
-                status = os.fstat(opened.fileno())
-        except NotRegularFileError:
-            return Failure(FailureReason.PARSE, f"{path} is not a regular file")
-        except OSError as error:
-            return file_failure(error, path)
-        return LogFile(str(real), (status.st_dev, status.st_ino), status.st_size, status.st_mtime)
+
+def _look(path: Path, roots: FileRoots) -> LogFile | Failure:
+    try:
+        real = roots.require(path)
+        with open_regular_file(real) as opened:
+            status = os.fstat(opened.fileno())
+    except OSError as error:
+        return file_failure(error, path)
+    return LogFile(str(real), (status.st_dev, status.st_ino), status.st_size, status.st_mtime)
 
 
 def _no_match(pattern: str) -> Failure:
     """Tell a glob that matches nothing from a folder that cannot be looked into."""
-    parts = Path(pattern).parts
-    fixed = next((place for place, part in enumerate(parts) if has_wildcards(part)), len(parts))
-    folder = Path(*parts[:fixed])
+    folder = _fixed_folder(pattern)
     try:
         with os.scandir(folder):
             return Failure(FailureReason.NOT_FOUND, f"no file matches {pattern}")
     except OSError as error:
         return file_failure(error, folder)
+
+
+def _fixed_folder(pattern: str) -> Path:
+    """Return the folder that a path lies in, or the one before a glob's first wildcard."""
+    parts = Path(pattern).parts
+    fixed = next((place for place, part in enumerate(parts) if has_wildcards(part)), len(parts) - 1)
+    return Path(*parts[:fixed])
 
 
 def has_wildcards(pattern: str) -> bool:

@@ -11,10 +11,11 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from runwatch.config.model import Config
-from runwatch.config.paths import AUTO, allowed_roots
+from runwatch.config.paths import AUTO
 from runwatch.facts import Failure, FailureReason, LogFacts
 from runwatch.fleet import Job
 from runwatch.parsing.benign import read_patterns, shipped_patterns
+from runwatch.sources.file_roots import ANYWHERE, FileRoots
 from runwatch.sources.job_log import FailureParser, JobLog, LogParsers, TrainerParser
 from runwatch.sources.log_files import LocalLogFiles, LogFiles
 from runwatch.sources.log_follower import LogFollower, LogNews
@@ -49,7 +50,7 @@ class LogWatch:
     """Follows the logs of jobs. Different jobs may be looked at from different threads at a time.
 
     Args:
-        config: sites, roots and the user's benign lines.
+        config: sites and the user's benign lines.
         count_request: counts one request for a site.
         make_trainer: makes a parser of a trainer's log, one a file.
         make_failures: makes a parser of failures, one a file.
@@ -58,6 +59,7 @@ class LogWatch:
         at: hide what was written after this time (Unix seconds).
         clock: the time now, Unix seconds.
         fresh_seconds: a tail that was fetched so short a time ago is not fetched again.
+        roots: the folders that may be read.
 
     Raises:
         ConfigError: the user's benign lines cannot be used.
@@ -75,6 +77,7 @@ class LogWatch:
         at: float | None = None,
         clock: Callable[[], float] = time.time,
         fresh_seconds: float = 5.0,
+        roots: FileRoots = ANYWHERE,
     ) -> None:
         self._config = config
         self._count_request = count_request
@@ -85,6 +88,7 @@ class LogWatch:
         self._at = at
         self._clock = clock
         self._fresh_seconds = fresh_seconds
+        self._roots = roots
         own = read_patterns(config.benign_lines) if config.benign_lines is not None else ()
         self._benign = (*shipped_patterns(), *own)
         self._lock = threading.Lock()
@@ -174,8 +178,11 @@ class LogWatch:
         site = self._config.sites.get(job.site)
         if site is not None and site.command_prefix:
             return RemoteLogFiles(site.command_prefix, lambda: self._count_request(job.site))
-        # A scheduler's own path needs no root but those that the config sets.
-        return LocalLogFiles(self._config.file_roots if _configured(job) is None else allowed_roots(self._config))
+        # The config cannot name the folders of a scheduler's own paths. Where it sets no roots, a log is read in the
+        # folder that the scheduler told, wherever that is.
+        if _configured(job) is None and self._config.file_roots is None:
+            return LocalLogFiles(None)
+        return LocalLogFiles(self._roots)
 
     def _zone(self, site: str) -> tzinfo:
         known = self._config.sites.get(site)

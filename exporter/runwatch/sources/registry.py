@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from runwatch.config.model import Config, Site
+from runwatch.config.paths import allowed_roots
 from runwatch.facts import Failure, SourceKind
 from runwatch.fleet import Job, asks_log
 from runwatch.parsing.failures import FailureFinder
 from runwatch.parsing.trainer_log import TrainerLogParser
 from runwatch.sources.binding import SourceBinding
 from runwatch.sources.checkpoints import CheckpointReader
+from runwatch.sources.file_roots import FileRoots
 from runwatch.sources.jsonl import JsonLinesReader
 from runwatch.sources.log_history import LogHistoryReader
 from runwatch.sources.log_watch import LogWatch
@@ -60,12 +62,15 @@ class SourceSet:
         self._clock = clock
         self._progress = progress
         self._log_paths = log_paths
+        self._roots = FileRoots(())
         self._log_watch: tuple[object, LogWatch] | None = None
         self._made: dict[str, _Made] = {}
         self._retired: list[Source] = []
 
     def bindings(self, config: Config, jobs: Iterable[Job]) -> list[SourceBinding]:
         """Return the sources that these jobs and the discoveries need. One whose settings changed is made anew."""
+        # In place: a job that is added in a new folder must not make sources anew that are in the middle of files.
+        self._roots.allow(allowed_roots(config))
         wanted = self._wanted(config, jobs)
         for key in [key for key, made in self._made.items() if key not in wanted or made.settings != wanted[key]]:
             self._retired.append(self._made.pop(key).binding.source)
@@ -172,7 +177,8 @@ class SourceSet:
         return _Made(SourceBinding(scheduler, site=name), site, scheduler)
 
     def _make_files(self, key: str, config: Config) -> Source:
-        reader = JsonLinesReader(at=self._at) if key == "jsonl" else WandbOfflineReader(at=self._at)
+        kind = JsonLinesReader if key == "jsonl" else WandbOfflineReader
+        reader = kind(at=self._at, roots=self._roots)
         return PerJobSource(
             SourceKind.HISTORY,
             self._counted(reader.read),
@@ -182,7 +188,9 @@ class SourceSet:
         )
 
     def _make_checkpoints(self, config: Config) -> Source:
-        listings = CheckpointReader(self._counter(SourceKind.CHECKPOINTS), at=self._at, clock=self._clock)
+        listings = CheckpointReader(
+            self._counter(SourceKind.CHECKPOINTS), at=self._at, clock=self._clock, roots=self._roots
+        )
         return PerJobSource(
             SourceKind.CHECKPOINTS,
             listings.read,
@@ -193,7 +201,7 @@ class SourceSet:
         )
 
     def _make_trials(self, config: Config) -> Source:
-        reader = TrialsReader(self._counter(SourceKind.TRIALS), at=self._at, clock=self._clock)
+        reader = TrialsReader(self._counter(SourceKind.TRIALS), at=self._at, clock=self._clock, roots=self._roots)
         return PerJobSource(
             SourceKind.TRIALS,
             reader.read,
@@ -215,6 +223,7 @@ class SourceSet:
                 log_tail=self._log_tail,
                 at=self._at,
                 clock=self._clock,
+                roots=self._roots,
             )
             self._log_watch = (settings, watch)
         watch = self._log_watch[1]

@@ -14,6 +14,10 @@ class NotRegularFileError(OSError):
     """The path leads to a directory, a pipe, a socket or a device."""
 
 
+class OutsideRootsError(OSError):
+    """The path leads out of the folders that may be read."""
+
+
 def open_regular_file(path: Path) -> BinaryIO:
     """Open a file for reading without ever waiting for another process, as opening a pipe would.
 
@@ -30,6 +34,8 @@ def open_regular_file(path: Path) -> BinaryIO:
 
 def file_failure(error: OSError, path: Path) -> Failure:
     """Say in the exporter's terms why a file or directory could not be read."""
+    if isinstance(error, OutsideRootsError):
+        return Failure(FailureReason.OTHER, str(error))
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Failure(FailureReason.NOT_FOUND, f"{path} does not exist")
     if isinstance(error, PermissionError):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from runwatch.facts import Failure, FailureReason, TrialsUpdate
 from runwatch.fleet import Job
 from runwatch.parsing.checkpoint_roots import parse_root
+from runwatch.sources.file_roots import ANYWHERE, FileRoots
 from runwatch.sources.folder_listing import BucketOpener, LookFailedError
 from runwatch.sources.protocol import CountRequest
 from runwatch.sources.store_opener import StoreOpener, google_cloud
@@ -40,6 +41,7 @@ class TrialsReader:
         monotonic: Callable[[], float] = time.monotonic,
         new_a_look: int = NEW_A_LOOK,
         connect_buckets: Callable[[], BucketOpener] = google_cloud,
+        roots: FileRoots = ANYWHERE,
     ) -> None:
         """Make a reader.
 
@@ -50,12 +52,13 @@ class TrialsReader:
             monotonic: seconds that only go on, for the length of a look.
             new_a_look: how many new trial folders one look goes into.
             connect_buckets: called once, when the first `gs://` root is looked at.
+            roots: the folders of this machine that may be read.
         """
         self._at = at
         self._clock = clock
         self._monotonic = monotonic
         self._new_a_look = new_a_look
-        self._stores = StoreOpener(count_request, connect_buckets)
+        self._stores = StoreOpener(count_request, connect_buckets, roots)
         self._memory: dict[str, Memory] = {}
 
     def read(self, job: Job) -> TrialsUpdate | Failure:

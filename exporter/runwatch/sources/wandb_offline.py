@@ -12,7 +12,8 @@ from runwatch.fleet import Job
 from runwatch.parsing.history_rows import MalformedRow
 from runwatch.parsing.wandb_run_records import RunRecords
 from runwatch.parsing.wandb_transaction_log import BLOCK_BYTES, LogExtract, NotTransactionLogError, read_records
-from runwatch.sources.regular_file import file_failure, open_regular_file
+from runwatch.sources.file_roots import ANYWHERE, FileRoots
+from runwatch.sources.regular_file import file_failure
 
 MAX_READ_BYTES = 8 * 1024 * 1024
 MAX_RECORD_BYTES = 256 * 1024 * 1024
@@ -66,10 +67,14 @@ class WandbOfflineReader:
     Args:
         at: Hide rows, ends and whole attempts that are later than this (Unix seconds).
         max_read_bytes: How much one read takes; the rest waits for the next (`caught_up` is false then).
+        roots: The folders that may be read.
     """
 
-    def __init__(self, *, at: float | None = None, max_read_bytes: int = MAX_READ_BYTES) -> None:
+    def __init__(
+        self, *, at: float | None = None, max_read_bytes: int = MAX_READ_BYTES, roots: FileRoots = ANYWHERE
+    ) -> None:
         self._at = at
+        self._roots = roots
         self._max_read_bytes = max_read_bytes
         self._states: dict[str, _RunState] = {}
 
@@ -79,6 +84,7 @@ class WandbOfflineReader:
         if directory is None:
             return Failure(FailureReason.NOT_FOUND, "the job names no wandb_offline history")
         try:
+            self._roots.require(directory)
             paths = find_log_files(directory)
         except NotADirectoryError:
             return Failure(FailureReason.PARSE, f"{directory} is not a directory")
@@ -138,7 +144,7 @@ class WandbOfflineReader:
         return HistoryUpdate(run, page.rows, caught_up=page.caught_up, reset=reset, malformed=page.malformed)
 
     def _read_file(self, file: _LogFile, page: _Page) -> None:
-        with open_regular_file(file.path) as opened:
+        with self._roots.open(file.path) as opened:
             status = os.fstat(opened.fileno())
             identity = (status.st_dev, status.st_ino)
             if file.identity not in (None, identity) or status.st_size < file.position:
