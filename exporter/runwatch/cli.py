@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show it.")
 def main() -> None:
     """Watch the jobs of people who train and evaluate language models, from outside."""
+    # A dump of the memory would hold the keys and tokens of every upstream. Programs that are started inherit this.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 @main.command()
@@ -55,11 +58,16 @@ def check(config_path: Path) -> None:
 
 @main.command()
 @_config_option
-def serve(config_path: Path) -> None:
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Watch only part I (from 0 on) of N parts of the jobs. NAME-I/N is the same, so a pod's name will do.",
+)
+def serve(config_path: Path, shard: str | None) -> None:
     """Poll for ever and serve /metrics, the page, health and reload."""
     from runwatch.commands import serve as run
 
-    sys.exit(run(config_path))
+    sys.exit(run(config_path, shard))
 
 
 @main.command()
