@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import urlencode
@@ -17,6 +18,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.e2e.prometheus_tools import promtool
 from tests.e2e.running_server import eventually
 
 STARTS = 3  # somebody else may take the free port before Prometheus binds it
@@ -54,6 +56,10 @@ def answers(url: str) -> bool:
     return True
 
 
+def is_ready_or_over(process: subprocess.Popen[bytes], url: str) -> bool:
+    return process.poll() is not None or answers(f"{url}/-/ready")
+
+
 @dataclass(frozen=True)
 class Prometheus:
     """One that runs, at `url`."""
@@ -75,27 +81,62 @@ class Prometheus:
         [(_, value)] = self.query(expression)
         return value
 
+    def firing(self) -> set[tuple[str, str, str]]:
+        """Return alert name, severity and run (empty where it has none) of all alerts that fire."""
+        labels = [labels for labels, _ in self.query('ALERTS{alertstate="firing"}')]
+        return {(of["alertname"], of["severity"], of.get("run", "")) for of in labels}
+
 
 @contextmanager
-def scraping(exporter_port: int, folder: Path, target_labels: dict[str, str]) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes the exporter each second, with these labels on the target."""
+def scraping(
+    exporter_port: int,
+    folder: Path,
+    target_labels: dict[str, str],
+    *,
+    rules: Path | None = None,
+    alertmanager_url: str = "",
+    past: Path | None = None,
+) -> Iterator[Prometheus]:
+    """Run a Prometheus that scrapes the exporter each second, with these labels on the target.
+
+    Args:
+        exporter_port: On 127.0.0.1.
+        folder: For its config, data and log.
+        target_labels: On the target.
+        rules: A rule file, None for no rules.
+        alertmanager_url: Where its alerts go, empty for nowhere. They are sent anew each second, not each minute.
+        past: OpenMetrics text of samples that it finds in its data, as after a restart.
+    """
     config = folder / "prometheus.yml"
     target = {"targets": [f"127.0.0.1:{exporter_port}"], "labels": target_labels}
-    scrape = {"job_name": "runwatch", "static_configs": [target]}
-    config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [scrape]}))
+    settings: dict[str, object] = {
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [{"job_name": "runwatch", "static_configs": [target]}],
+    }
+    if rules is not None:
+        settings["rule_files"] = [str(rules)]
+    if alertmanager_url:
+        managers = [{"targets": [alertmanager_url.removeprefix("http://")]}]
+        settings["alerting"] = {"alertmanagers": [{"static_configs": managers}]}
+    config.write_text(json.dumps(settings))
     log = folder / "prometheus.log"
     for attempt in range(STARTS):
         port = free_port()
+        data = folder / f"prometheus-data-{attempt}"
+        if past is not None:
+            made = promtool("tsdb", "create-blocks-from", "openmetrics", str(past), str(data))
+            assert made.returncode == 0, made.stderr
         arguments = [
             f"--config.file={config}",
-            f"--storage.tsdb.path={folder / f'prometheus-data-{attempt}'}",
+            f"--storage.tsdb.path={data}",
             f"--web.listen-address=127.0.0.1:{port}",
+            "--rules.alert.resend-delay=1s",
         ]
         with log.open("wb") as output:
             process = subprocess.Popen([prometheus_program(), *arguments], stdout=output, stderr=output)
         try:
             url = f"http://127.0.0.1:{port}"
-            eventually(lambda p=process, u=url: p.poll() is not None or answers(f"{u}/-/ready"), "Prometheus is up", 30)
+            eventually(partial(is_ready_or_over, process, url), "Prometheus is up", 30)
             if process.poll() is None:
                 yield Prometheus(url)
                 return

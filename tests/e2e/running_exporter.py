@@ -28,11 +28,11 @@ class Exporter:
 
 
 @contextmanager
-def serving(config: Path) -> Iterator[Exporter]:
-    """Run the exporter on a config that listens on port 0 of 127.0.0.1."""
+def serving(config: Path, *arguments: str) -> Iterator[Exporter]:
+    """Run the exporter on a config that listens on port 0 of 127.0.0.1, with more arguments where some are given."""
     log = config.with_suffix(".log")
     with log.open("wb") as output:
-        command = [sys.executable, "-m", "runwatch", "serve", "--config", str(config)]
+        command = [sys.executable, "-m", "runwatch", "serve", "--config", str(config), *arguments]
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         eventually(

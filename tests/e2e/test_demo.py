@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,14 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 from runwatch.demo import guide
-from runwatch.demo.fleet import BRINGUP, ENDED, EVAL, FAILED, LIVE, LOGGED, RL
+from runwatch.demo.fleet import BRINGUP, COLLAPSING, ENDED, EVAL, FAILED, LIVE, LOGGED, RL, STALLED
+from tests.e2e.alertmanager_process import alertmanager_program
 from tests.e2e.prometheus_process import Prometheus, get, prometheus_program
 from tests.e2e.running_server import eventually
 
 LAST_LINE = "Ctrl-C ends all of it."
-ALL_JOBS = (ENDED, LIVE, RL, BRINGUP, FAILED, LOGGED, EVAL)
+ALL_JOBS = (ENDED, LIVE, STALLED, RL, COLLAPSING, BRINGUP, FAILED, LOGGED, EVAL)
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ def is_open(port: int) -> bool:
 
 def test_it_shows_everything_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
     prometheus_program()
+    alertmanager_program()
     with running_demo(tmp_path, 0) as demo:
         text = demo.text()
         tables = text[text.index("┌") : text.rindex("┘")]
@@ -117,19 +121,73 @@ def test_it_shows_everything_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
         assert graph is not None
         assert b"<html" in get(graph[1])
 
+        assert_alerts_reach_the_terminal(demo, prometheus)
+
         # The replayed jobs go on while it runs: 2 s a step.
         step = prometheus.value(f'mljob_step{{run="{LIVE}"}}')
         eventually(lambda: prometheus.value(f'mljob_step{{run="{LIVE}"}}') >= step + 2, "it goes on")
 
         pids, ports = descendants(demo.process.pid), demo.ports()
-        assert len(pids) == 3  # exporter, its server, Prometheus
-        assert len(ports) == 2
+        assert len(pids) == 4  # exporter, its server, Alertmanager, Prometheus
+        assert len(ports) == 3
         assert all(is_open(port) for port in ports)
         demo.process.send_signal(signal.SIGINT)
         assert demo.process.wait(30) == 0
         assert [pid for pid in pids if is_alive(pid)] == []
         assert [port for port in ports if is_open(port)] == []
         assert list(demo.temporary.iterdir()) == []
+
+
+def assert_alerts_reach_the_terminal(demo: Demo, prometheus: Prometheus) -> None:
+    """The rules are loaded and find what the demo's jobs are made for; what Alertmanager is told gets to the user.
+
+    The rules wait as long as they do for everybody. So that this test need not, an alert of its own is sent.
+    """
+    found = re.search(r"Alertmanager +(http://127\.0\.0\.1:\d+)/", demo.text())
+    assert found is not None
+    alertmanager_url = found[1]
+    groups = prometheus.api("rules")
+    assert isinstance(groups, dict)
+    alerts = {rule["name"]: rule for group in groups["groups"] for rule in group["rules"] if rule["type"] == "alerting"}
+    assert {"MLJobStalled", "MLJobRLCollapse", "RunwatchSourceDown", "Watchdog"} <= set(alerts)
+
+    labels = {"alertname": "MLJobFailed", "severity": "critical", "bucket": "sft", "run": "sent", "site": "desk"}
+    annotations = {
+        "summary": "sent (desk) failed\x1b[2J",
+        "description": "Step 7 of 9",
+        "runbook_url": "",
+        "dashboard_url": "",
+    }
+    # Alertmanager waits 30 s for the rest of a group, but not with an alert that began before that.
+    sent = [{"labels": labels, "annotations": annotations, "startsAt": "2026-01-01T00:00:00Z"}]
+    request = Request(
+        f"{alertmanager_url}/api/v2/alerts", json.dumps(sent).encode(), {"Content-Type": "application/json"}
+    )
+    with urlopen(request, timeout=10):
+        pass
+    page = (
+        "Alertmanager pages training-page:\n  [critical] MLJobFailed: sent (desk) failed\\x1b[2J\n      Step 7 of 9\n"
+    )
+    eventually(lambda: page in demo.text(), "the page is in the terminal")
+
+    query = re.search(r"^  (\S+/amtool .*)$", demo.text(), re.MULTILINE)
+    assert query is not None
+    assert "sent (desk) failed" in subprocess.run(query[1].split(), capture_output=True, check=True, text=True).stdout
+    alerts_page = re.search(r"alerts +(http://\S+)", demo.text())
+    assert alerts_page is not None
+    assert b"<html" in get(alerts_page[1])
+
+    def waiting() -> set[tuple[str, str]]:
+        active = prometheus.api("alerts")
+        assert isinstance(active, dict)
+        found = [alert["labels"] for alert in active["alerts"]]
+        return {(of["alertname"], of["run"]) for of in found if of["alertname"] in ("MLJobStalled", "MLJobRLCollapse")}
+
+    eventually(lambda: len(waiting()) >= 2, "the rules were evaluated, as they are every 30 s", 90)
+    assert waiting() == {("MLJobStalled", STALLED), ("MLJobRLCollapse", COLLAPSING)}
+    known = prometheus.api("alertmanagers")
+    assert isinstance(known, dict)
+    assert [manager["url"] for manager in known["activeAlertmanagers"]] == [f"{alertmanager_url}/api/v2/alerts"]
 
 
 def test_a_port_in_use_and_no_prometheus_are_told_and_what_it_tells_to_try_works(tmp_path: Path) -> None:

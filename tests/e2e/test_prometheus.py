@@ -78,7 +78,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         serving(fleet.config) as exporter,
         scraping(exporter.port, folder, {"cluster": "scrapers-own"}) as prometheus,
     ):
-        eventually(lambda: len(prometheus.query("mljob_info")) == 7, "all jobs were scraped", 30)
+        eventually(lambda: len(prometheus.query("mljob_info")) == 9, "all jobs were scraped", 30)
         yield Scraped(exporter, prometheus, fleet.config)
 
 
@@ -140,7 +140,7 @@ VALUES = {
     f'mljob_trials_scored{{run="{EVAL}"}}': 12,
     f'mljob_trial_pass_ratio{{run="{EVAL}"}}': 0.5,
     f'mljob_rl_trials_in_window{{run="{RL}"}}': 12,
-    'runwatch_jobs{bucket="sft"}': 4,
+    'runwatch_jobs{bucket="sft"}': 5,
     'runwatch_source_up{source="history",site="lab"}': 1,
     "sum(runwatch_source_errors_total)": 0,
     "runwatch_jobs_dropped": 0,
@@ -172,7 +172,7 @@ def test_series_vanish_with_their_job(tmp_path: Path) -> None:
     prometheus_program()
     fleet = write_fleet(tmp_path, port=0, now=time.time())
     with serving(fleet.config) as exporter, scraping(exporter.port, tmp_path, {}) as prometheus:
-        eventually(lambda: len(prometheus.query("mljob_info")) == 7, "all jobs were scraped", 30)
+        eventually(lambda: len(prometheus.query("mljob_info")) == 9, "all jobs were scraped", 30)
         settings = yaml.safe_load(fleet.config.read_text())
         settings["jobs"] = [job for job in settings["jobs"] if job["run"] != RL]
         fleet.config.write_text(yaml.safe_dump(settings))
@@ -182,4 +182,4 @@ def test_series_vanish_with_their_job(tmp_path: Path) -> None:
         eventually(lambda: not prometheus.query(f'{{run="{RL}"}}'), "Prometheus dropped the job")
         # Series that merely stopped coming would stay for five minutes.
         assert prometheus.value('count_over_time(up{job="runwatch"}[10m])') - scrapes <= 2
-        assert len(prometheus.query("mljob_info")) == 6
+        assert len(prometheus.query("mljob_info")) == 8

@@ -80,7 +80,8 @@ _SLACK = """\
       - channel: '{channel}'
         api_url_file: /etc/alertmanager/secrets/slack-url
         send_resolved: true
-        title: '{{{{ template "runwatch.title" . }}}}'
+        title: '{{{{ template "runwatch.slack_title" . }}}}'
+        fallback: '{{{{ template "runwatch.slack_title" . }}}}'
         title_link: '{{{{ template "runwatch.link" . }}}}'
         text: '{{{{ template "runwatch.text" . }}}}'
         color: '{{{{ if eq .Status "firing" }}}}{color}{{{{ else }}}}good{{{{ end }}}}'
@@ -93,6 +94,8 @@ _PAGERDUTY = """\
         severity: critical
         details:
           what: '{{{{ template "runwatch.plain" . }}}}'
+          firing: ''    # Alertmanager would write every label, annotation and expression here
+          resolved: ''
         links:
           - href: '{{{{ template "runwatch.link" . }}}}'
             text: dashboard

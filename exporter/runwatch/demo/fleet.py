@@ -1,4 +1,4 @@
-"""The demo's jobs: captures copied into a folder, two of them replayed as jobs that go on, and the config for them."""
+"""The demo's jobs: captures copied into a folder, four of them replayed (two go on), and the config for them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from runwatch.demo.saves import LevanterSaves, SkyrlSaves, write_at, write_huggi
 CAPTURES = Path(__file__).parent / "captures"
 POLL_SECONDS = 2
 
-ENDED, LIVE, RL, BRINGUP, FAILED, LOGGED, EVAL = (
+ENDED, LIVE, STALLED, RL, COLLAPSING, BRINGUP, FAILED, LOGGED, EVAL = (
     "delphi-tiny-abc123",
     "delphi-tiny-live",
+    "delphi-tiny-stalled",
     "terminus-agentic-rl",
+    "code-rl-collapsing",
     "math-rl-new-image",
     "qwen-coldstart",
     "llamafactory-tiny",
@@ -34,6 +36,11 @@ _LEVANTER_STEP_SECONDS = 2.0
 _LEVANTER_TARGET = 20_000
 _RL_STEP_SECONDS = 5.0
 _RL_TARGET = 5_000
+_STALLED_STEPS = 400
+_STALL_AGE_SECONDS = 25 * 60.0  # a stall from 16 min 15 s on, at 2 s a step
+_COLLAPSE_STEP = 47
+_COLLAPSING_STEP_SECONDS = 600.0  # so long a step, that its latest one stays a collapse while the demo runs
+_COLLAPSING_TARGET = 500
 _BRINGUP_AGE_SECONDS = 12 * 60.0
 _TEMPORARY_ROOT = Path("tmp", "ttl=14d", "checkpoints-temp")
 
@@ -61,9 +68,12 @@ def write_fleet(folder: Path, port: int, now: float) -> DemoFleet:
     """
     ended = _write_ended(folder)
     live, replayed = _write_live(folder, now)
+    stalled = _write_stalled(folder, now)
     rl, replayed_rl = _write_rl(folder, now)
+    collapsing = _write_collapsing(folder, now)
     shutil.copytree(CAPTURES / "harbor", folder / "trials")
-    jobs = [ended, live, rl, _write_bringup(folder, now), _write_failed(folder), _write_logged(folder), _EVAL_JOB]
+    others = [_write_bringup(folder, now), _write_failed(folder), _write_logged(folder), _EVAL_JOB]
+    jobs = [ended, live, stalled, rl, collapsing, *others]
     config = folder / "runwatch.yaml"
     settings = {
         "poll_interval": f"{POLL_SECONDS}s",
@@ -152,6 +162,52 @@ def _stretched_levanter_row(capture: Callable[[int], Mapping[str, float]]) -> Ca
         return values
 
     return row
+
+
+def _write_stalled(folder: Path, now: float) -> dict[str, object]:
+    """The live job's beginning, up to a last step that is so old that it counts as a stall."""
+    capture = values_of_step(read_capture(CAPTURES / "wandb_offline"), first_step=0, repeated=40)
+    path = folder / f"{STALLED}.jsonl"
+    replay = Replay(
+        path=path,
+        row_of_step=_stretched_levanter_row(capture),
+        plan=(Stretch(0, _STALLED_STEPS),),
+        seconds_per_step=_LEVANTER_STEP_SECONDS,
+        target=_LEVANTER_TARGET,
+    )
+    replay.prefill(now - _STALL_AGE_SECONDS)
+    return {
+        "run": STALLED,
+        "bucket": "sft",
+        "site": "lab",
+        "kind": "midtraining",
+        "history": {"jsonl": path.name},
+        "config": {**_TINY, "num_train_steps": _LEVANTER_TARGET},
+        "labels": {"owner": "ana", "tracker_row": "13", "grid": "lr-sweep"},
+    }
+
+
+def _write_collapsing(folder: Path, now: float) -> dict[str, object]:
+    """The RL capture up to its collapse, as a job with long steps whose latest one is the collapse."""
+    capture = values_of_step(read_capture(CAPTURES / "generated" / "agentic-rl"), first_step=1, repeated=30)
+    path = folder / f"{COLLAPSING}.jsonl"
+    replay = Replay(
+        path=path,
+        row_of_step=lambda step: {**capture(step), "trainer/global_step": step},
+        plan=(Stretch(1, _COLLAPSE_STEP),),
+        seconds_per_step=_COLLAPSING_STEP_SECONDS,
+        target=_COLLAPSING_TARGET,
+    )
+    replay.prefill(now)
+    return {
+        "run": COLLAPSING,
+        "bucket": "rl",
+        "site": "lab",
+        "kind": "agentic",
+        "history": {"jsonl": path.name},
+        "config": {"num_train_steps": _COLLAPSING_TARGET, "rollouts_per_step": 512},
+        "labels": {"owner": "bo", "tracker_row": "32", "shaping": "on"},
+    }
 
 
 def _write_rl(folder: Path, now: float) -> tuple[dict[str, object], Replay]:

@@ -6,8 +6,10 @@ import shlex
 import sys
 from pathlib import Path
 
-from runwatch.demo.fleet import BRINGUP, ENDED, EVAL, FAILED, LIVE, LOGGED, RL
-from runwatch.demo.prometheus import query_url
+from runwatch.demo.alertmanager import query_command
+from runwatch.demo.fleet import BRINGUP, COLLAPSING, ENDED, EVAL, FAILED, LIVE, LOGGED, RL, STALLED
+from runwatch.demo.prometheus import alerts_url, query_url
+from runwatch.demo.servers import Server
 
 QUERIES = (
     ("hours to go at the rate of the last steps", "mljob_eta_seconds / 3600"),
@@ -23,12 +25,22 @@ QUERIES = (
 _JOBS = (
     (ENDED, "a run of 300 steps that ended, recorded with the real W&B client; real Levanter checkpoints"),
     (LIVE, "the same run replayed as JSON lines, a new step every 2 s: two gaps, 51 steps done again, an aborted save"),
+    (STALLED, "the same replay, but its last step is 25 min old: MLJobStalled fires in 6 min"),
     (RL, "an RL job in SkyRL's format, a new step every 5 s: it collapsed at step 47 and recovered (generated values)"),
+    (
+        COLLAPSING,
+        "an RL job with steps of 10 min that collapses now: MLJobRLCollapse fires in 3 min (generated values)",
+    ),
     (BRINGUP, "an RL job that was evaluated once and has not made a step yet"),
     (LOGGED, "a fine-tune of 50 steps, read from its log alone: a real LLaMA-Factory run"),
     (EVAL, "16 trials of a real `harbor run` with a fake agent, 12 of them scored; the RL job above has them too"),
     (FAILED, "a fine-tune whose loss became NaN, exit code 1 (generated values, written by the real W&B client)"),
 )
+
+_ALERTING = """
+The alert rules and the routes are the real ones, with their real waits: the collapse is told after 3 to 4 min, the
+stall after 6 to 7. What a team's Slack or pager would get is written here; nobody outside is called.
+"""
 
 
 def command() -> str:
@@ -39,17 +51,20 @@ def command() -> str:
     return shlex.quote(str(called.resolve() if called.is_file() else called))
 
 
-def addresses(exporter_url: str, prometheus_port: int | None, config: Path) -> str:
+def addresses(exporter_url: str, prometheus: Server | None, alertmanager: Server | None, config: Path) -> str:
     """Return where everything is."""
     lines = [("metrics", f"{exporter_url}/metrics"), ("page", f"{exporter_url}/")]
-    if prometheus_port is not None:
-        lines.append(("Prometheus", f"http://127.0.0.1:{prometheus_port}/"))
-        lines.append(("a graph", query_url(prometheus_port, "mljob_step")))
+    if prometheus is not None:
+        lines.append(("Prometheus", f"{prometheus.url}/"))
+        lines.append(("a graph", query_url(prometheus, "mljob_step")))
+        lines.append(("alerts", alerts_url(prometheus)))
+    if alertmanager is not None:
+        lines.append(("Alertmanager", f"{alertmanager.url}/"))
     lines.append(("config", str(config)))
-    return "".join(f"  {name:<12}{value}\n" for name, value in lines)
+    return "".join(f"  {name:<14}{value}\n" for name, value in lines)
 
 
-def explanation(config: Path, prometheus_port: int | None) -> str:
+def explanation(config: Path, prometheus: Server | None, alertmanager: Server | None) -> str:
     """Return what there is to see and what to try next."""
     called, path = command(), shlex.quote(str(config))
     parts = ["What you see\n", *(f"  {run:<22}{text}\n" for run, text in _JOBS)]
@@ -62,8 +77,12 @@ def explanation(config: Path, prometheus_port: int | None) -> str:
             f"tables --config {path} --bucket rl",
         )
     ]
-    if prometheus_port is not None:
-        parts.append(f"\nPromQL to paste into Prometheus (http://127.0.0.1:{prometheus_port}/graph).")
+    if prometheus is not None:
+        parts.append(f"\nPromQL to paste into Prometheus ({prometheus.url}/graph).")
         parts.append(" Its first figures come some 10 s after its start.\n")
         parts += [f"  {query}\n      {meaning}\n" for meaning, query in QUERIES]
+    if alertmanager is not None:
+        parts.append(_ALERTING)
+        if (query := query_command(alertmanager)) is not None:
+            parts.append(f"All alerts, the muted ones too:\n  {query}\n")
     return "".join(parts)

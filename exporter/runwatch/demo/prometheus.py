@@ -1,17 +1,18 @@
-"""A real Prometheus for the demo: its configuration and its start."""
+"""A real Prometheus for the demo, with our rules: its configuration and its start."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
 
-from runwatch.demo.children import LOOPBACK, Child, Children, answers, free_port
+import yaml
+
+from runwatch.alerting.files import generated_files
+from runwatch.demo.children import LOOPBACK, Children, answers
+from runwatch.demo.servers import Server, Wait, start_server
 
 SCRAPE_SECONDS = 2
-_STARTS = 3  # the free port that was chosen may be taken before Prometheus binds it
-_START_SECONDS = 30.0
 
 
 def program() -> str | None:
@@ -20,48 +21,64 @@ def program() -> str | None:
 
 
 def start(
-    children: Children, program_path: str, folder: Path, exporter_port: int, wait: Callable[..., bool]
-) -> tuple[Child, int] | str:
+    children: Children,
+    program_path: str,
+    folder: Path,
+    wait: Wait,
+    *,
+    exporter_port: int,
+    alertmanager: Server | None,
+) -> Server | str:
     """Start Prometheus on a free port and wait until it answers queries.
 
     Args:
         children: Where it is started.
         program_path: The program.
-        folder: For its configuration, data and log.
+        folder: For its configuration, rules, data and log.
+        wait: Lets time pass.
         exporter_port: What it scrapes.
-        wait: Waits until its first argument returns true, for at most so many seconds; returns whether it did.
+        alertmanager: Where its alerts go, None for nowhere.
 
     Returns:
-        The program and its port, or why there is none.
+        The server, or why there is none.
     """
     folder.mkdir()
+    rules = folder / "rules.yaml"
+    rules.write_text(generated_files()["rules/runwatch.yaml"], encoding="utf-8")
+    settings: dict[str, object] = {
+        "global": {"scrape_interval": f"{SCRAPE_SECONDS}s"},
+        "rule_files": [str(rules)],
+        "scrape_configs": [
+            {"job_name": "runwatch", "static_configs": [{"targets": [f"{LOOPBACK}:{exporter_port}"]}]},
+        ],
+    }
+    if alertmanager is not None:
+        managers = [{"static_configs": [{"targets": [f"{LOOPBACK}:{alertmanager.port}"]}]}]
+        settings["alerting"] = {"alertmanagers": managers}
     config = folder / "prometheus.yml"
-    config.write_text(
-        f"global: {{scrape_interval: {SCRAPE_SECONDS}s}}\n"
-        "scrape_configs:\n"
-        "  - job_name: runwatch\n"
-        f"    static_configs: [{{targets: ['{LOOPBACK}:{exporter_port}']}}]\n",
-        encoding="utf-8",
-    )
-    said = ""
-    for attempt in range(_STARTS):
-        port = free_port()
-        command = [
+    config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+
+    def arguments(port: int, data: Path) -> list[str]:
+        return [
             program_path,
             f"--config.file={config}",
-            f"--storage.tsdb.path={folder / f'data-{attempt}'}",
+            f"--storage.tsdb.path={data}",
             f"--web.listen-address={LOOPBACK}:{port}",
+            # Else links lead to the machine's name, where nobody listens.
+            f"--web.external-url=http://{LOOPBACK}:{port}/",
             "--log.level=warn",
         ]
-        child = children.start(command, folder / f"prometheus-{attempt}.log")
-        wait(lambda c=child, p=port: c.exit_code is not None or answers(p, "/-/ready") is not None, _START_SECONDS)
-        if child.exit_code is None:
-            return child, port
-        said = child.log_tail()
-    return f"Prometheus did not start:\n{said}"
+
+    return start_server(children, "Prometheus", folder, arguments, wait)
 
 
-def query_url(port: int, expression: str) -> str:
+def alerts_url(prometheus: Server) -> str:
+    """Return the address of the page of alerts; Debian's Prometheus 2.42 has it at another place than all others."""
+    page = "/alerts" if answers(prometheus.port, "/alerts") is not None else "/classic/alerts"
+    return f"{prometheus.url}{page}"
+
+
+def query_url(prometheus: Server, expression: str) -> str:
     """Return the address of a graph of an expression, as a browser takes it."""
     arguments = urlencode({"g0.expr": expression, "g0.tab": "0", "g0.range_input": "1h"})
-    return f"http://{LOOPBACK}:{port}/graph?{arguments}"
+    return f"{prometheus.url}/graph?{arguments}"

@@ -72,7 +72,7 @@ class Replay:
         plan: What has happened up to now.
         seconds_per_step: In the past as from now on.
         target: The replay stops before this step.
-        saves: Where checkpoints go.
+        saves: Where checkpoints go, None where none are saved.
         cut_line: A line that a killed trainer left behind; it is written where an attempt ends.
     """
 
@@ -81,7 +81,7 @@ class Replay:
     plan: Sequence[Stretch]
     seconds_per_step: float
     target: int
-    saves: Saves
+    saves: Saves | None = None
     cut_line: str = ""
     _latest: Moment | None = None
     _latest_time: float = 0.0
@@ -97,7 +97,7 @@ class Replay:
                     file.write(self.cut_line + "\n")
                 attempt_first = moment.attempt_first
                 file.write(self._line(moment, start + moment.offset))
-                self.saves.step_done(moment.step, moment.attempt_first, start + moment.offset)
+                self._save(moment, start + moment.offset)
         self._latest, self._latest_time = past[-1], now
 
     def advance(self, now: float) -> None:
@@ -111,8 +111,12 @@ class Replay:
         moment = Moment(latest.step + 1, latest.offset + passed, latest.runtime + passed, latest.attempt_first)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(self._line(moment, now))
-        self.saves.step_done(moment.step, moment.attempt_first, now)
+        self._save(moment, now)
         self._latest, self._latest_time = moment, now
+
+    def _save(self, moment: Moment, time: float) -> None:
+        if self.saves is not None:
+            self.saves.step_done(moment.step, moment.attempt_first, time)
 
     def _line(self, moment: Moment, time: float) -> str:
         row = {"_step": moment.step, "_timestamp": time, "_runtime": moment.runtime, **self.row_of_step(moment.step)}

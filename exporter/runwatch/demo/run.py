@@ -1,4 +1,7 @@
-"""Runs the demo in the foreground until Ctrl-C: a fleet in a temporary folder, the exporter, and Prometheus."""
+"""Runs the demo in the foreground until Ctrl-C.
+
+A fleet in a temporary folder, the exporter, and, where they are installed, Prometheus and Alertmanager with our rules.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
 from runwatch.commands import print_tables
-from runwatch.demo import guide, prometheus
+from runwatch.demo import alertmanager, guide, prometheus
 from runwatch.demo.children import Child, Children, answers, why_port_is_not_free
 from runwatch.demo.fleet import DemoFleet, write_fleet
+from runwatch.demo.pages import Pages
+from runwatch.demo.servers import Server
 
 _TICK_SECONDS = 0.1
 _START_SECONDS = 60.0
@@ -30,8 +36,8 @@ def run_demo(port: int) -> int:
     Args:
         port: The exporter's port on 127.0.0.1; 0 for any free one, which is also taken where this one is not free.
     """
-    with tempfile.TemporaryDirectory(prefix="runwatch-demo-") as folder, Children() as children:
-        demo = _Demo(Path(folder).resolve(), children)
+    with tempfile.TemporaryDirectory(prefix="runwatch-demo-") as folder, Pages() as pages, Children() as children:
+        demo = _Demo(Path(folder).resolve(), children, pages)
         signal.signal(signal.SIGINT, demo.ask_to_stop)
         signal.signal(signal.SIGTERM, demo.ask_to_stop)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` leaves it
@@ -39,7 +45,7 @@ def run_demo(port: int) -> int:
         try:
             demo.run(port)
         except _StopRequested:
-            _say("\nending: the exporter and Prometheus are stopped, the temporary folder is removed")
+            _say("\nending: its programs are stopped, the temporary folder is removed")
             return 0
         except _ExporterEndedError as error:
             print(f"runwatch demo: {error}", file=sys.stderr, flush=True)
@@ -60,12 +66,14 @@ def _say(text: str) -> None:
 
 
 class _Demo:
-    def __init__(self, folder: Path, children: Children) -> None:
+    def __init__(self, folder: Path, children: Children, pages: Pages) -> None:
         self._folder = folder
         self._children = children
+        self._pages = pages
         self._stop = False
         self._fleet: DemoFleet | None = None
         self._exporter: Child | None = None
+        self._servers: list[Server] = []
 
     def ask_to_stop(self, _number: int, _frame: FrameType | None) -> None:
         """Note the wish; it is heard at the next tick, so that nothing is left half done."""
@@ -84,16 +92,25 @@ class _Demo:
         _say("starting the exporter on recorded jobs")
         self._fleet = write_fleet(self._folder, port, time.time())
         url, bound = self._start_exporter(self._fleet.config)
-        prometheus_child, prometheus_port = self._start_prometheus(bound)
-        _say("\nThe exporter runs:\n" + guide.addresses(url, prometheus_port, self._fleet.config))
+        manager = self._start_alertmanager() if prometheus.program() is not None else None
+        scraper = self._start_prometheus(bound, manager)
+        _say("\nThe exporter runs:\n" + guide.addresses(url, scraper, manager, self._fleet.config))
         print_tables(self._fleet.config, None, None, False)
-        _say("\n" + guide.explanation(self._fleet.config, prometheus_port))
+        _say("\n" + guide.explanation(self._fleet.config, scraper, manager))
         _say("Ctrl-C ends all of it.")
-        while prometheus_child is None or prometheus_child.exit_code is None:
-            self._tick()
-        _say(f"Prometheus ended by itself; the exporter goes on. Its last words:\n{prometheus_child.log_tail()}")
         while True:
             self._tick()
+            self._tell_pages()
+            self._tell_ends()
+
+    def _tell_pages(self) -> None:
+        for text in self._pages.take():
+            _say(f"\n{datetime.now(UTC):%H:%M:%S} UTC  {text}")
+
+    def _tell_ends(self) -> None:
+        for server in [server for server in self._servers if server.child.exit_code is not None]:
+            self._servers.remove(server)
+            _say(f"{server.name} ended by itself; the exporter goes on. Its last words:\n{server.child.log_tail()}")
 
     def _start_exporter(self, config: Path) -> tuple[str, int]:
         command = [sys.executable, "-P", "-m", "runwatch", "serve", "--config", str(config)]
@@ -108,17 +125,33 @@ class _Demo:
             raise _ExporterEndedError(f"the exporter was not ready in {_START_SECONDS:g} s:\n{exporter.log_tail()}")
         return serving[1], port
 
-    def _start_prometheus(self, exporter_port: int) -> tuple[Child | None, int | None]:
+    def _start_alertmanager(self) -> Server | None:
+        program = alertmanager.program()
+        if program is None:
+            _say("no Alertmanager here: it is not installed (Debian: apt-get install prometheus-alertmanager)")
+            return None
+        _say("starting Alertmanager")
+        folder = self._folder / "alertmanager"
+        return self._started(alertmanager.start(self._children, program, folder, self._wait, pages_url=self._pages.url))
+
+    def _start_prometheus(self, exporter_port: int, manager: Server | None) -> Server | None:
         program = prometheus.program()
         if program is None:
             _say("no Prometheus here: `prometheus` is not installed (Debian: apt-get install prometheus)")
-            return None, None
+            return None
         _say("starting Prometheus")
-        started = prometheus.start(self._children, program, self._folder / "prometheus", exporter_port, self._wait)
-        if isinstance(started, str):
-            _say(started + "The demo goes on without it.")
-            return None, None
-        return started
+        folder = self._folder / "prometheus"
+        started = prometheus.start(
+            self._children, program, folder, self._wait, exporter_port=exporter_port, alertmanager=manager
+        )
+        return self._started(started)
+
+    def _started(self, server: Server | str) -> Server | None:
+        if isinstance(server, str):
+            _say(server + "The demo goes on without it.")
+            return None
+        self._servers.append(server)
+        return server
 
     def _wait(self, holds: Callable[[], bool], seconds: float) -> bool:
         deadline = time.monotonic() + seconds

@@ -1,0 +1,71 @@
+"""A real Alertmanager, and questions to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.prometheus_process import STARTS, free_port, get, is_ready_or_over
+from tests.e2e.running_server import eventually
+
+NAMES = ("prometheus-alertmanager", "alertmanager")  # Debian's name, and the project's own
+
+
+def alertmanager_program() -> str:
+    """Return the path of Alertmanager; without it a test fails in CI and is skipped elsewhere."""
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is not None:
+        return path
+    missing = "Alertmanager is missing: install the Debian package `prometheus-alertmanager`"
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)
+
+
+@dataclass(frozen=True)
+class Alertmanager:
+    """One that runs, at `url`; what it says goes to `log`."""
+
+    url: str
+    log: Path
+
+    def inhibited(self) -> set[tuple[str, str, str]]:
+        """Return alert name, severity and run (empty where it has none) of all alerts that others mute."""
+        alerts = json.loads(get(f"{self.url}/api/v2/alerts"))
+        muted = [alert["labels"] for alert in alerts if alert["status"]["inhibitedBy"]]
+        return {(labels["alertname"], labels["severity"], labels.get("run", "")) for labels in muted}
+
+
+@contextmanager
+def alerting(config: Path, folder: Path) -> Iterator[Alertmanager]:
+    """Run an Alertmanager of its own, without peers, on this config."""
+    log = folder / "alertmanager.log"
+    for attempt in range(STARTS):
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        arguments = [
+            f"--config.file={config}",
+            f"--storage.path={folder / f'alertmanager-data-{attempt}'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--cluster.listen-address=",
+        ]
+        with log.open("wb") as output:
+            process = subprocess.Popen([alertmanager_program(), *arguments], stdout=output, stderr=output)
+        try:
+            eventually(partial(is_ready_or_over, process, url), "Alertmanager is up", 30)
+            if process.poll() is None:
+                yield Alertmanager(url, log)
+                return
+        finally:
+            process.terminate()
+            process.wait(30)
+    raise AssertionError(log.read_text())
