@@ -116,17 +116,28 @@ def print_explanation(path: Path, at: float | None, run: str, as_json: bool) -> 
     return _exit_code(look)
 
 
-def serve(path: Path) -> int:
-    """Serve until SIGTERM or SIGINT; SIGHUP reloads the config."""
+def serve(path: Path, shard_text: str | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; SIGHUP reloads the config.
+
+    Args:
+        path: The config file.
+        shard_text: `INDEX/COUNT`, to watch only that part of the jobs; None for all.
+    """
+    from runwatch.found.shards import Shard, ShardError
     from runwatch.server.listening import ServerStartError
     from runwatch.service import Service
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # one line a request is not news
+    try:
+        shard = None if shard_text is None else Shard.parse(shard_text)
+    except ShardError as error:
+        _say(f"runwatch serve: {error}")
+        return EXIT_BAD_CONFIG
     config = load_or_complain(path)
     if config is None:
         return EXIT_BAD_CONFIG
-    service = Service(path, config)
+    service = Service(path, config, shard)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     signal.signal(signal.SIGHUP, lambda *_: service.ask_reload())

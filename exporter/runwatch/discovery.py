@@ -15,6 +15,7 @@ from runwatch.facts import Failure, FailureReason, FoundSchedulerJob, SourceKind
 from runwatch.fleet import Fleet, FoundJob, Job, ScheduledJob, assemble_fleet, jobs_from_config, means
 from runwatch.found.jobs import EntryKey, KnownJob, Resolution, absorb, moved_to
 from runwatch.found.places import places_of, starred_templates, wandb_paths
+from runwatch.found.shards import Shard
 from runwatch.found.star_resolver import StarRequest, StarResolver
 from runwatch.found.wandb_runs import WandbDiscovery
 from runwatch.remembered import Remembered
@@ -47,6 +48,7 @@ class FleetFinder:
         remembered: Keeps the jobs that were found; with a state file also over a restart.
         at: Hide jobs that were submitted after this time (Unix seconds).
         levels: Lists folders and object stores for templates with a `*`.
+        shard: The part of the jobs that is watched here; None for all.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class FleetFinder:
         *,
         at: float | None = None,
         levels: LevelListings | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self._telemetry = telemetry
+        self._shard = shard
         self._remembered = remembered
         self._at = at
         self._levels = levels or LevelListings(lambda site: telemetry.count_request(SourceKind.CHECKPOINTS, site))
@@ -183,7 +187,7 @@ class FleetFinder:
             for job in known
             if not job.ended_long_ago(now, config.linger) and (job.first_submitted or -math.inf) <= at
         ]
-        return assemble_fleet(config, runs, [scheduled_job(job, entries[job.key]) for job in shown])
+        return assemble_fleet(config, runs, [scheduled_job(job, entries[job.key]) for job in shown], self._shard)
 
 
 def scheduled_job(job: KnownJob, discovery: Discovery) -> ScheduledJob:

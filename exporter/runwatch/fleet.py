@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from runwatch.config.model import Bucket, Config, Discovery, HistorySource, Labels, TrainerConfig, Trials
 from runwatch.found.places import Places, places_of, wandb_paths
+from runwatch.found.shards import Shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +117,23 @@ class _Found:
     runs: bool
 
 
-def assemble_fleet(config: Config, found: Sequence[FoundJob] = (), scheduled: Sequence[ScheduledJob] = ()) -> Fleet:
-    """Put listed and found jobs together, each once, name them, and keep to `max_jobs`.
+def assemble_fleet(
+    config: Config,
+    found: Sequence[FoundJob] = (),
+    scheduled: Sequence[ScheduledJob] = (),
+    shard: Shard | None = None,
+) -> Fleet:
+    """Put listed and found jobs together, each once, name them, keep to the shard and to `max_jobs`.
 
-    Names are given before the limit is applied, so the limit changes no name. Listed jobs are never dropped; of found
-    ones those that run are kept first, then the newest.
+    Names are given before a shard's part is taken and the limit is applied, so neither changes a name. The limit is
+    that of one exporter: it counts the jobs of the shard. Listed jobs are never dropped; of found ones those that run
+    are kept first, then the newest.
     """
     schedulers = {site: config.scheduler(site) for site in config.sites}
     listed, named = _name(jobs_from_config(config), found, scheduled, schedulers)
+    if shard is not None:
+        listed = tuple(job for job in listed if shard.takes(job.run, job.labels.grid))
+        named = [each for each in named if shard.takes(each.job.run, each.job.labels.grid)]
     room = max(0, config.max_jobs - len(listed))
     if len(named) <= room:
         return Fleet((*listed, *(each.job for each in named)))

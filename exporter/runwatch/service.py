@@ -14,6 +14,7 @@ from runwatch.config.model import Config
 from runwatch.discovery import Finders, FleetFinder
 from runwatch.exposition import Exposition
 from runwatch.fleet import Fleet
+from runwatch.found.shards import Shard
 from runwatch.measurements import JobReport
 from runwatch.poller import Poller, PollLoop
 from runwatch.remembered import Remembered
@@ -38,16 +39,17 @@ class Service:
     Args:
         config_path: read again at each reload.
         config: what the file held at the start.
+        shard: the part of the jobs that is watched here; None for all.
     """
 
-    def __init__(self, config_path: Path, config: Config) -> None:
+    def __init__(self, config_path: Path, config: Config, shard: Shard | None = None) -> None:
         self._config_path = config_path
         self._config = config
         self._telemetry = Telemetry()
         self._remembered = Remembered(config.state_file, config.linger)
         self._watch = Watch(config, self._telemetry, remembered=self._remembered)
         self._sources = SourceSet(self._telemetry, progress=_log.info, log_paths=self._watch.log_paths)
-        self._finder = FleetFinder(self._telemetry, self._remembered)
+        self._finder = FleetFinder(self._telemetry, self._remembered, shard=shard)
         self._fleet = Fleet(())
         self._discovered = threading.Event()
         self._exposition = Exposition()
@@ -114,6 +116,8 @@ class Service:
     def publish(self) -> None:
         """Derive all reports, render what changed and hand the new bodies to the server."""
         with self._publishing:
+            # Asked before the reports are made: what a source brings from here on is not in them.
+            all_tried = self._discovered.is_set() and self._poller.every_source_tried()
             reports = self._watch.reports()
             for report in reports:
                 self._exposition.update(report)
@@ -127,7 +131,7 @@ class Service:
                     self._exposition.render(self._telemetry.render(reproducible=False) + render_grids(reports))
                 )
                 self._publish_page(reports)
-                if not self._ready and self._discovered.is_set() and self._poller.every_source_tried():
+                if not self._ready and all_tried:
                     self._server.set_ready(True)
                     self._ready = True
             except ServerGoneError as error:
