@@ -105,6 +105,12 @@ _IDENTITY = _job(
         ("cause",),
     ),
     (
+        "mljob_failures_ended_alike",
+        "1 when the last two ends of attempts were the same failure, by words and exit code, 0 when not; "
+        "absent when neither was one or the scheduler does not say how one came about.",
+        _U.BOOLEAN,
+    ),
+    (
         "mljob_interruption_timestamp_seconds",
         "When the newest interruption of that cause began.",
         _U.TIMESTAMP,

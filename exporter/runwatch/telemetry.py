@@ -73,6 +73,7 @@ class Telemetry:
         self._malformed = _counter("runwatch_history_rows_malformed_total", registry)
         self._unparsed = _counter("runwatch_log_lines_unparsed_total", registry)
         self._unparsed_so_far: dict[str, int] = {}
+        self._started: set[tuple[str, str]] = set()
         self._build_info.labels(__version__).set(1)
 
     def count_request(self, kind: SourceKind, site: str) -> None:
@@ -191,6 +192,9 @@ class Telemetry:
     def _source(self, kind: SourceKind, site: str) -> tuple[str, str]:
         """Return the label values, and start the counters of a new source at 0, so that a first error is a rise."""
         source = (kind.value, printable_label_value(site))
+        if source in self._started:
+            return source
+        self._started.add(source)
         self._requests.labels(*source)
         for reason in FailureReason:
             self._errors.labels(*source, reason.value)

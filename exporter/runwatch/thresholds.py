@@ -46,6 +46,12 @@ RL_CLIP_RATIO_LIMIT = 0.01
 RL_IMPORTANCE_RATIO_LOW = 0.84
 RL_IMPORTANCE_RATIO_HIGH = 1.56
 
+# Healthy bands of RL that graphs draw and no rule judges: below the first, seqnorm global-denom is a regime, not a fault
+RL_LOG_RATIO_MEAN_HEALTHY_LOW = 0.005
+RL_LOG_RATIO_MEAN_HEALTHY_HIGH = 0.02
+RL_LOG_RATIO_MAX_HEALTHY_HIGH = 0.5
+RL_DIVERGED_TOKENS_HEALTHY_HIGH = 50.0  # tokens whose probability moved by more than a half; about 0 is usual
+
 # Checkpoints
 CHECKPOINT_STALE_FLOOR_SECONDS = 30 * MINUTE
 NO_CHECKPOINT_FLOOR_SECONDS = 1 * HOUR

@@ -201,6 +201,7 @@ class JobStory(Strict):
     site: str = "none"
     kind: str = ""
     watched_from: Time = float("-inf")
+    watched_until: Time = float("inf")
     config: TrainerConfig = TrainerConfig()
     labels: Labels = Labels()
     relabel: tuple[Relabel, ...] = ()
@@ -250,10 +251,14 @@ class Exporter(Strict):
 
 
 class Firing(Strict):
-    """One alert that fires from the evaluation at `from` on, and no more at that of `until`."""
+    """One alert that fires from the evaluation at `from` on, and no more at that of `until`.
+
+    `fact` is when what it tells of happened, by true time; None where something else decides when it begins to fire.
+    """
 
     alert: str
     severity: Literal["critical", "warning", "info"]
+    fact: Time | None = None
     since: Time = Field(alias="from")
     until: Time = float("inf")
     job: str = ""
@@ -300,5 +305,7 @@ def _check_names(name: str, scenario: Scenario) -> None:
         if job and job not in scenario.jobs:
             raise ValueError(f"{name}: {where}: there is no job {job!r}")
     for firing in scenario.expect:
+        if firing.fact is not None and firing.fact > firing.since:
+            raise ValueError(f"{name}: expect {firing.alert}: its `fact` comes after `from`")
         if firing.alert.startswith("MLJob") and not firing.job and len(scenario.jobs) != 1:
             raise ValueError(f"{name}: expect {firing.alert}: which `job`?")

@@ -158,7 +158,7 @@ def _test_file(
     for number, played in enumerate(batch):
         mark = f"{_MARK}{number}"
         for name, values in played.series.items():
-            inputs.append({"series": _OWN_LABELS.sub(rf'\1="\2{mark}"', name), "values": run_lengths(values)})
+            inputs.append({"series": marked_series(name, number), "values": run_lengths(values)})
         for past, minute in enumerate(played.scenario.watched):
             firing = expected(played.scenario, minute)
             own = [_marked(labels, mark) for labels in firing if "site" in labels]
@@ -172,6 +172,11 @@ def _test_file(
         "tests": [{"interval": "1m", "input_series": inputs, "promql_expr_test": checks}],
     }
     return yaml.dump(document, Dumper=yaml.CSafeDumper, width=10_000, sort_keys=False)
+
+
+def marked_series(series: str, number: int) -> str:
+    """Return a series with the number of its scenario in the names that are its own: site, run and exporter."""
+    return _OWN_LABELS.sub(rf'\1="\2{_MARK}{number}"', series)
 
 
 def _marked(labels: Mapping[str, str], mark: str) -> dict[str, str]:

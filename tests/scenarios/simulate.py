@@ -140,7 +140,8 @@ class RunningExporter:
         for dropped in settings.dropped:
             if dropped.at <= now:
                 self._telemetry.set_jobs_dropped(dropped.count)
-        jobs = [job_of(key, story, now) for key, story in self._stories.items() if story.watched_from <= now]
+        watched = [(key, s) for key, s in self._stories.items() if s.watched_from <= now < s.watched_until]
+        jobs = [job_of(key, story, now) for key, story in watched]
         if jobs != self._jobs:
             self._jobs = jobs
             self._watch.set_jobs(self._config, jobs)

@@ -5,6 +5,7 @@ Times of a scenario are seconds after its start; facts carry Unix seconds, `ORIG
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from runwatch.facts import (
@@ -62,10 +63,11 @@ class HistoryScript:
                 values = {key: _at(value, i, len(times)) for key, value in _values(history, part).items()}
                 self._rows.append((time, HistoryRow(step, ORIGIN + time + history.clock, step, values)))
         self._rows.sort(key=lambda pair: pair[0])
+        self._times = [time for time, _ in self._rows]
 
     def rows(self, after: int, now: float) -> Sequence[HistoryRow]:
         """Return the rows beyond the first `after` that are there at `now`."""
-        return [row for time, row in self._rows[after:] if time <= now]
+        return [row for _, row in self._rows[after : bisect_right(self._times, now)]]
 
     def run(self, now: float) -> HistoryRun:
         """Return what it says of the run as a whole."""

@@ -36,7 +36,7 @@ Rows = Sequence[tuple[int, dict[str, float]]]
 def digest_of(rows: Rows) -> RLSummary:
     digest = RLDigest()
     for cursor, (step, values) in enumerate(rows):
-        digest.add(HistoryRow(cursor=cursor, time=float(cursor), trainer_step=step, values=values), step)
+        digest.add(HistoryRow(cursor=cursor, time=float(step), trainer_step=step, values=values), step)
     return digest.summary()
 
 

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from runwatch.catalogue import METRICS
+from runwatch.derive.pass_ratio import LowSpan, PassRatioTimes
 from runwatch.derive.rl import measure_rl
 from runwatch.derive.rl_digest import RLDigest
 from runwatch.facts import HistoryRow
@@ -44,12 +45,12 @@ FORK_ROW = {
 }
 
 
-def measured(*rows: Row, extra: tuple[str, ...] = ()) -> tuple[Measurements, list[Evidence]]:
+def measured(*rows: Row, pass_ratio: PassRatioTimes | None = None) -> tuple[Measurements, list[Evidence]]:
     digest = RLDigest()
     for cursor, (step, values) in enumerate(rows):
-        digest.add(HistoryRow(cursor, None, step, values), step)
+        digest.add(HistoryRow(cursor, 60.0 * cursor, step, values), step)
     measurements = Measurements()
-    return measurements, measure_rl(measurements, digest.summary(), extra)
+    return measurements, measure_rl(measurements, digest.summary(), pass_ratio)
 
 
 def test_every_value_of_a_full_row() -> None:
@@ -260,15 +261,34 @@ def test_eval_score_and_learning_rate_are_the_latest_finite_ones() -> None:
     assert got.get("mljob_rl_step") is None
 
 
-def test_a_signal_from_outside_counts_as_one_more_at_the_newest_step() -> None:
+def test_a_low_pass_ratio_counts_as_one_more_signal_at_the_newest_step() -> None:
     high = [(step, {"policy/raw_grad_norm": 1.5}) for step in range(2)]
     assert measured(*high)[0].get("mljob_rl_collapse_step") is None
-    got, evidence = measured(*high, extra=("pass_ratio",))
+    low = PassRatioTimes((LowSpan(-1000.0, math.inf),), low_now=True)
+    got, evidence = measured(*high, pass_ratio=low)
     assert got.get("mljob_rl_collapse_step") == 1
     assert any(line.fields.get("signals") == ["grad_norm", "pass_ratio"] for line in evidence)
-    assert measured(*high[:1], extra=("pass_ratio",))[0].get("mljob_rl_collapse_step") is None
-    # A signal that history already tells is not counted twice.
-    assert measured(*high, extra=("grad_norm",))[0].get("mljob_rl_collapse_step") is None
+    assert [line.fields["holds"] for line in evidence if line.fields.get("signal") == "pass_ratio"] == [True]
+    # Of the first step alone no second grad norm tells.
+    assert measured(*high[:1], pass_ratio=low)[0].get("mljob_rl_collapse_step") is None
+    none = measured(*high, pass_ratio=PassRatioTimes())[1]
+    assert [line.fields["holds"] for line in none if line.fields.get("signal") == "pass_ratio"] == [False]
+
+
+def test_a_collapse_that_the_pass_ratio_completed_stays_when_its_signals_end() -> None:
+    # Steps at 0, 60, 120, ... s; the norm is high at steps 1 and 2, the ratio low from 90 s to 130 s: step 1 is the
+    # newest until 120 s.
+    norms = [1.5, 1.5, 1.5, 0.1, 0.1, 0.1]
+    rows = [(step, {"policy/raw_grad_norm": norm}) for step, norm in enumerate(norms)]
+    assert measured(*rows, pass_ratio=PassRatioTimes((LowSpan(90.0, 130.0),)))[0].get("mljob_rl_collapse_step") == 2
+    assert measured(*rows, pass_ratio=PassRatioTimes((LowSpan(90.0, 120.0),)))[0].get("mljob_rl_collapse_step") == 1
+    assert measured(*rows, pass_ratio=PassRatioTimes((LowSpan(30.0, 60.0),)))[0].get("mljob_rl_collapse_step") is None
+    assert measured(*rows, pass_ratio=PassRatioTimes((LowSpan(180.0, 999.0),)))[0].get("mljob_rl_collapse_step") is None
+    got, evidence = measured(*rows, pass_ratio=PassRatioTimes((LowSpan(90.0, 130.0),)))
+    assert [line.text for line in evidence if line.text.startswith("collapse rule:")] == [
+        "collapse rule: 0 of 2 signals hold at step 5; it last held at step 2"
+    ]
+    assert got.get("mljob_rl_step") == 5
 
 
 def test_nothing_logged_gives_nothing() -> None:

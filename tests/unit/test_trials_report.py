@@ -80,7 +80,7 @@ def test_a_low_pass_ratio_and_high_grad_norms_collapse_a_run_at_its_newest_step(
     assert low.measurements.get("mljob_rl_collapse_step") is None
     assert "collapse" not in words_of(low)
     signals = [e for e in low.evidence if e.text.startswith("collapse rule:")]
-    assert [e.fields["signals"] for e in signals] == [["trial_pass_ratio"]]
+    assert [e.fields["signals"] for e in signals] == [["pass_ratio"]]
     fine = report_of(at=10_000, bucket="rl", rewards=[0.1] * 20, trials=[folder(*many(10, 90))])  # type: ignore[arg-type]
     assert [e.fields["signals"] for e in fine.evidence if e.text.startswith("collapse rule:")] == [[]]
 

@@ -37,6 +37,44 @@ def test_not_resumed_after_bring_up_and_replay(bucket: str, age: float, holds: b
     assert "not_resumed" not in words(values, bucket=bucket)
 
 
+@pytest.mark.parametrize(
+    ("started", "text"),
+    [
+        (45 * MINUTE, None),
+        (46 * MINUTE, "no new step for 46 min since the next link started (limit 45 min)"),
+        # The newest attempt is that of the link before: the next one does not run yet.
+        (9 * HOUR, "no new step for 2 h since the interruption (limit 45 min)"),
+    ],
+)
+def test_a_link_of_a_chain_counts_from_its_start(started: float, text: str | None) -> None:
+    values: dict[str, Value] = {
+        "interruption_timestamp_seconds": {"preemption": SEEN - 20 * HOUR, "chain": SEEN - 2 * HOUR},
+        "attempt_start_timestamp_seconds": SEEN - started,
+    }
+    assert words(values, phase="resuming").get("not_resumed") == text
+
+
+def test_an_interruption_after_a_link_began_counts_itself() -> None:
+    values: dict[str, Value] = {
+        "interruption_timestamp_seconds": {"preemption": SEEN - 50 * MINUTE, "chain": SEEN - 2 * HOUR},
+        "attempt_start_timestamp_seconds": SEEN - 10 * MINUTE,
+    }
+    assert words(values, phase="resuming")["not_resumed"] == (
+        "no new step for 50 min since the interruption (limit 45 min)"
+    )
+
+
+def test_a_job_without_steps_or_results_is_measured_by_its_scheduler() -> None:
+    values: dict[str, Value] = {
+        "interruption_timestamp_seconds": {"preemption": SEEN - 50 * MINUTE},
+        "observed_timestamp_seconds": {"scheduler": SEEN},
+    }
+    found = verdicts(measure(values, "preempted", "resuming"), "other", {}, NOW)
+    assert [verdict.text for verdict in found if verdict.word == "not_resumed"] == [
+        "not placed again for 50 min since the interruption (limit 45 min)"
+    ]
+
+
 def test_the_older_of_two_answers_counts() -> None:
     values: dict[str, Value] = {
         "interruption_timestamp_seconds": {"preemption": SEEN - 50 * MINUTE},

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runwatch.derive.rl_signals import Comparison, StepFigures, signals_that_hold
-from runwatch.derive.verdict_conditions import Subject, collapse_signals
+from runwatch.derive.verdict_conditions import Subject
+from runwatch.derive.verdict_rl import collapse_signals
 from tests.unit.small_fleet import NOW, Value, measure
 
 # Values at, beside and far from every threshold of the rule.

@@ -63,7 +63,7 @@ _BELOW_THE_GANG = lines(
 )
 
 _WAITING = _not_resumed(
-    "mljob:interruption_timestamp_seconds",
+    "mljob:resumable_since_timestamp_seconds",
     "warning",
     where(either(in_state("preempted"), in_phase("resuming"))),
 )
@@ -102,6 +102,12 @@ _RESTARTS = lines(
 _FAILURE_TIME = current("mljob_interruption_timestamp_seconds", 'cause="failure"')
 _FAILURES = current("mljob_interruptions", 'cause="failure"')
 _SHOWN = duration(t.TASK_FAILURE_SHOWN_SECONDS)
+
+_ENDED_ALIKE = (
+    "{{ with printf `max(mljob_failures_ended_alike{run=%q,site=%q})` $labels.run $labels.site | query }}"
+    "{{ if eq (. | first | value) 1.0 }} The last two ends were one and the same failure: not transient."
+    "{{ else }} The last two ends differ.{{ end }}{{ end }}"
+)
 
 _TASK_FAILURES = lines(
     _FAILURES + " > 0",
@@ -166,8 +172,9 @@ PROGRESS_ALERTS = [
         "MLJobNotResumed",
         "warning",
         _WAITING,
-        f"{RUN} has not resumed {{{{ $value | humanizeDuration }}}} after its interruption",
-        "No new step or result for {{ $value | humanizeDuration }} since the newest interruption "
+        f"{RUN} has not resumed for {{{{ $value | humanizeDuration }}}}",
+        "No new step or result for {{ $value | humanizeDuration }} since the newest interruption, or since the newest "
+        "link of its chain started "
         f"({LIMIT}{{{{ with printf `max(mljob:bringup_limit_seconds{{run=%q,site=%q}})` $labels.run $labels.site | "
         "query }}{{ . | first | value | humanizeDuration }}{{ end }} and the steps to be done again)."
         f"{AT_STEP}",
@@ -204,8 +211,8 @@ PROGRESS_ALERTS = [
         "warning",
         _TASK_FAILURES,
         f"{RUN} was interrupted by a failure, and goes on",
-        f"A failure ended an attempt within the last {_SHOWN}; {{{{ $value }}}} such interruptions so far. "
-        f"`runwatch explain` tells whether the last two ended alike: then it is not transient.{AT_STEP}",
+        f"A failure ended an attempt within the last {_SHOWN}; {{{{ $value }}}} such interruptions so far."
+        f"{_ENDED_ALIKE}{AT_STEP}",
     ),
     Alert(
         "MLJobNoCheckpoint",

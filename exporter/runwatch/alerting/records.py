@@ -93,6 +93,8 @@ IDENTITY = [
 _TRAINING_SOURCES = 'mljob:observed_timestamp_seconds{source=~"history|scheduler"}'
 _RESULT_SOURCES = f'mljob:observed_timestamp_seconds{{source=~"trials|scheduler", bucket=~"{TRIAL_BUCKETS}"}}'
 
+_ATTEMPT_START = "mljob:attempt_start_timestamp_seconds"
+
 PROGRESS = [
     Recording("mljob:trials", current("mljob_trials", f'bucket=~"{TRIAL_BUCKETS}"')),
     Recording(
@@ -134,10 +136,26 @@ PROGRESS = [
         ),
     ),
     Recording(
-        "mljob:attempt_start_timestamp_seconds",
+        _ATTEMPT_START,
         either(current("mljob_attempt_start_timestamp_seconds"), f"max by ({JOB}) (mljob_start_timestamp_seconds)"),
     ),
     Recording("mljob:interruption_timestamp_seconds", current("mljob_interruption_timestamp_seconds")),
+    # A chain's link may wait for nodes as long as it must: what it has not done counts from when it runs.
+    Recording(
+        "mljob:resumable_since_timestamp_seconds",
+        either(
+            lines(
+                latest(interruption="mljob:interruption_timestamp_seconds", attempt=_ATTEMPT_START),
+                where(
+                    lines(
+                        current("mljob_interruption_timestamp_seconds", 'cause="chain"'),
+                        ">= mljob:interruption_timestamp_seconds",
+                    )
+                ),
+            ),
+            "mljob:interruption_timestamp_seconds",
+        ),
+    ),
     Recording("mljob:last_step_timestamp_seconds", current("mljob_last_step_timestamp_seconds")),
     Recording(
         "mljob:step_age_seconds", "mljob:progress_observed_timestamp_seconds - mljob:last_step_timestamp_seconds"

@@ -62,30 +62,65 @@ def _by_scheduler(state: JobState, view: SchedulerView | None) -> str:
     return next((name for code in codes if (name := _signal_of(code)) is not None), "unknown")
 
 
+_NOT_KNOWN = ""
+
+
 def failed_alike(state: JobState, view: SchedulerView | None, events: Sequence[GangInterruption]) -> str | None:
     """Return the one reason with which the last two ends of the job failed: the same failure again is not transient.
 
     None where they differ, where one of them was no failure, or where the scheduler gives no reason.
     """
+    older, newest = _newest_two_ends(state, view, events) or (None, None)
+    return newest or None if older == newest else None
+
+
+def failures_ended_alike(
+    state: JobState, view: SchedulerView | None, events: Sequence[GangInterruption]
+) -> bool | None:
+    """Tell whether the last two ends of the job's attempts were one and the same failure, by words and exit code.
+
+    None with fewer than two ends, where neither was a failure, or where the scheduler does not say how one came about.
+    """
+    ends = _newest_two_ends(state, view, events)
+    if ends is None or _NOT_KNOWN in ends or ends == (None, None):
+        return None
+    return ends[0] == ends[1]
+
+
+def _newest_two_ends(
+    state: JobState, view: SchedulerView | None, events: Sequence[GangInterruption]
+) -> tuple[str | None, str | None] | None:
+    """Return for the last two ends, the newest last, the reason of each; None for one that was no failure."""
     if view is None:
         return None
-    ends = [event.reason if event.cause is InterruptionCause.FAILURE else None for event in events]
+    ends = [_reason_of(event) for event in events[-2:]]
     if state.over:
-        ends.append(_reason_of_the_last(view) if state.state == "failed" else None)
-    if len(ends) < 2 or ends[-1] != ends[-2]:
-        return None
-    return ends[-1] if ends[-1] not in {None, "", AttemptEnd.FAILED.value} else None
+        ends.append(_reason_of_the_last(state, view))
+    return (ends[-2], ends[-1]) if len(ends) >= 2 else None
 
 
-def _reason_of_the_last(view: SchedulerView) -> str | None:
+def _reason_of(event: GangInterruption) -> str | None:
+    if event.cause is InterruptionCause.UNKNOWN:
+        return _NOT_KNOWN
+    return _told(event.reason) if event.cause is InterruptionCause.FAILURE else None
+
+
+def _reason_of_the_last(state: JobState, view: SchedulerView) -> str | None:
     """Return the newest end's reason in the words of an interruption's."""
+    if state.state != "failed":
+        return _NOT_KNOWN if state.state == "vanished" else None
     last = _last_ended(view.attempts)
-    failed = [attempt for attempt in last if attempt.end is AttemptEnd.FAILED]
-    if not failed or any(attempt.end in {AttemptEnd.PREEMPTED, AttemptEnd.WALL_TIME} for attempt in last):
+    if any(attempt.end in {AttemptEnd.PREEMPTED, AttemptEnd.WALL_TIME} for attempt in last):
         return None
+    failed = [attempt for attempt in last if attempt.end is AttemptEnd.FAILED]
     reason = next((attempt.detail for attempt in failed if attempt.detail), AttemptEnd.FAILED.value)
     code = next((attempt.exit_code for attempt in failed if attempt.exit_code), None)
-    return reason if code is None else f"{reason}, exit {code}"
+    return _told(reason if code is None else f"{reason}, exit {code}")
+
+
+def _told(reason: str) -> str:
+    """Return a failure's reason, nothing where the scheduler says no more than that it failed."""
+    return _NOT_KNOWN if reason == AttemptEnd.FAILED.value else reason
 
 
 def _signal_of(code: int | None) -> str | None:

@@ -22,6 +22,7 @@ from runwatch.derive.own_word import (
     says_it_runs,
     without_scheduler,
 )
+from runwatch.derive.pass_ratio import PassRatioTimes, is_low
 from runwatch.derive.phase import began_again_after, is_resuming, newest_start, phase_of, phase_of_trials
 from runwatch.derive.progress import ProgressContext, last_step_reached, measure_progress
 from runwatch.derive.reconcile import explain_gaps
@@ -37,7 +38,7 @@ from runwatch.derive.shaping import rollouts_per_step, shaping
 from runwatch.derive.state import JobState, state_conflict, state_from_history
 from runwatch.derive.trainer_config import target_steps
 from runwatch.derive.trials import TrialsSummary, measure_trials
-from runwatch.derive.verdict_conditions import Subject, pass_ratio_low
+from runwatch.derive.verdict_conditions import Subject
 from runwatch.derive.verdict_trials import progress_check
 from runwatch.derive.verdicts import verdicts
 from runwatch.facts import CheckpointListing, Failure, HistoryEnd, HistoryRun, LogFacts, SourceKind
@@ -86,7 +87,7 @@ def measure_job(view: JobView, now: float, intervals: Intervals) -> JobReport:
     evidence += _measure_trials(measured, view, state)
     shaped: str = job.labels.shaping
     if view.history is not None:
-        evidence += _measure_history(measured, view, view.history, state, events)
+        evidence += _measure_history(measured, view, view.history, state, events, intervals=intervals)
         shaped = shaped or _shaping(view.history, job)
     _measure_state(measured, state)
     _measure_accelerators(measured, view)
@@ -229,7 +230,13 @@ def _finished_by_its_own_word(history: HistoryView | None, scheduler: SchedulerV
 
 
 def _measure_history(
-    measured: Measurements, view: JobView, history: HistoryView, state: JobState, events: Sequence[GangInterruption]
+    measured: Measurements,
+    view: JobView,
+    history: HistoryView,
+    state: JobState,
+    events: Sequence[GangInterruption],
+    *,
+    intervals: Intervals,
 ) -> list[Evidence]:
     job, run, summary, scheduler = view.job, history.run, history.summary, view.scheduler
     evidence = [Evidence("sources", f"history: {summary.rows} rows read from {history.origin}")]
@@ -251,9 +258,19 @@ def _measure_history(
     )
     evidence += measure_progress(measured, summary, context)
     if summary.rl is not None:
-        low = pass_ratio_low(Subject(measured, job.bucket, {}, view.observed[SourceKind.HISTORY]))
-        evidence += measure_rl(measured, summary.rl, extra_signals=("trial_pass_ratio",) if low is not None else ())
+        evidence += measure_rl(measured, summary.rl, _pass_ratio_times(view, intervals))
     return evidence
+
+
+def _pass_ratio_times(view: JobView, intervals: Intervals) -> PassRatioTimes | None:
+    trials = view.trials
+    if trials is None:
+        return None
+    return PassRatioTimes(
+        trials.low_spans,
+        low_now=is_low(trials.window_passed, trials.window_scored),
+        known_until=view.observed[SourceKind.TRIALS] + blind_limit(SourceKind.TRIALS.value, intervals),
+    )
 
 
 def _measure_trials(measured: Measurements, view: JobView, state: JobState) -> list[Evidence]:

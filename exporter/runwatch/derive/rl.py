@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 
+from runwatch.derive.pass_ratio import PassRatioTimes, TimedStep
 from runwatch.derive.rl_digest import LoggedValue, RLSummary
 from runwatch.derive.rl_keys import NONFINITE_KEYS, STEP_VALUES, first_logged, pass_at_n
 from runwatch.derive.rl_signals import CollapseSignal, Comparison, StepFigures, signals_that_hold
+from runwatch.figures import percent
 from runwatch.measurements import Evidence, Measurements
 from runwatch.thresholds import (
     RL_COLLAPSE_SIGNALS,
@@ -16,21 +18,25 @@ from runwatch.thresholds import (
     RL_GRAD_NORM_WINDOW_RATIO,
     RL_LOG_RATIO_MAX_WINDOW_RATIO,
     RL_LOG_RATIO_MEAN_WINDOW_RATIO,
+    RL_TRIAL_PASS_RATIO_LOW,
+    RL_TRIAL_WINDOW_COUNT,
     RL_WINDOW,
     SUBSTANCE_MINIMUM,
 )
 
 
-def measure_rl(measurements: Measurements, summary: RLSummary, extra_signals: Collection[str] = ()) -> list[Evidence]:
+def measure_rl(
+    measurements: Measurements, summary: RLSummary, pass_ratio: PassRatioTimes | None = None
+) -> list[Evidence]:
     """Set every `mljob_rl_*` value that history tells, and the RL job's learning rate and non-finite flags.
 
     All values are those of `summary.step`, but for timings, learning rate and eval score, which are the newest.
 
     Args:
-        measurements: The job's record, which is added to.
+        measurements: The job's record, which is added to; what trials tell is there already.
         summary: The digest of the job's history.
-        extra_signals: Names of collapse signals that hold now and that history cannot tell (a pass ratio over
-            trials). Each counts as one more signal at `summary.step`.
+        pass_ratio: When the pass ratio over the job's trials was low: one more signal of the collapse rule. None
+            where no trials were read.
 
     Returns:
         Which key and step each value came from, what was left out and why, and each signal with its threshold.
@@ -46,7 +52,7 @@ def measure_rl(measurements: Measurements, summary: RLSummary, extra_signals: Co
     ]
     _set_nonfinite(measurements, summary.values.values)
     _set_figures(measurements, summary.figures)
-    evidence += _collapse(measurements, summary, summary.step, extra_signals)
+    evidence += _collapse(measurements, summary, summary.step, pass_ratio)
     return evidence
 
 
@@ -104,12 +110,18 @@ def _set_figures(measurements: Measurements, figures: StepFigures) -> None:
 
 
 def _collapse(
-    measurements: Measurements, summary: RLSummary, step: int, extra_signals: Collection[str]
+    measurements: Measurements, summary: RLSummary, step: int, pass_ratio: PassRatioTimes | None
 ) -> Iterator[Evidence]:
-    held = signals_that_hold(summary.figures)
-    yield from _signal_evidence(summary.figures, held, step)
-    names = {str(signal) for signal in held} | set(extra_signals)
-    collapse_step = step if len(names) >= RL_COLLAPSE_SIGNALS else summary.collapse_step
+    names = {str(signal) for signal in signals_that_hold(summary.figures)}
+    collapse_step = summary.collapse_step
+    yield from _signal_evidence(summary.figures, names, step)
+    if pass_ratio is not None:
+        low = pass_ratio.low_at(TimedStep(step, summary.since, None))
+        names |= {str(CollapseSignal.PASSED_TRIALS)} if low else set()
+        by_trials = pass_ratio.newest_low(summary.one_signal_short, collapse_step)
+        collapse_step = by_trials if by_trials is not None else collapse_step
+        yield _pass_ratio_evidence(measurements, low, step)
+    collapse_step = step if len(names) >= RL_COLLAPSE_SIGNALS else collapse_step
     measurements.set("mljob_rl_collapse_step", collapse_step)
     yield Evidence(
         "verdicts",
@@ -120,7 +132,28 @@ def _collapse(
     )
 
 
-def _signal_evidence(figures: StepFigures, held: Collection[CollapseSignal], step: int) -> Iterator[Evidence]:
+def _pass_ratio_evidence(measurements: Measurements, low: bool, step: int) -> Evidence:
+    ratio = measurements.get("mljob_rl_trial_pass_ratio")
+    trials = measurements.get("mljob_rl_trials_in_window") or 0.0
+    figure = "no trial is scored" if ratio is None else f"{percent(ratio, 1)} of the last {trials:.0f} trials passed"
+    return Evidence(
+        "verdicts",
+        f"collapse signal {CollapseSignal.PASSED_TRIALS} {'holds' if low else 'does not hold'} at step {step}: now "
+        f"{figure} (signal below {percent(RL_TRIAL_PASS_RATIO_LOW)} over {RL_TRIAL_WINDOW_COUNT} trials, at any time "
+        "while the step is the newest)",
+        {
+            "signal": str(CollapseSignal.PASSED_TRIALS),
+            "holds": low,
+            "step": step,
+            "pass_ratio": ratio,
+            "pass_ratio_threshold": RL_TRIAL_PASS_RATIO_LOW,
+            "trials": trials,
+            "trials_threshold": RL_TRIAL_WINDOW_COUNT,
+        },
+    )
+
+
+def _signal_evidence(figures: StepFigures, held: Collection[str], step: int) -> Iterator[Evidence]:
     lines: dict[CollapseSignal, tuple[str, dict[str, object]]] = {
         CollapseSignal.GRAD_NORM: (
             f"least of the last two steps {_figure(figures.grad_norm_last2_min)} (signal above {RL_GRAD_NORM_LIMIT}); "

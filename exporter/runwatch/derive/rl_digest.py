@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from runwatch.derive.pass_ratio import TimedStep
 from runwatch.derive.rl_keys import (
     ENTROPY_KEYS,
     EVAL_SCORE_KEYS,
@@ -34,6 +35,7 @@ from runwatch.thresholds import RL_COLLAPSE_SIGNALS, RL_WINDOW
 VALUES_KEPT = 512  # of each key with a window: a rollback may void hundreds of steps and the window is still full
 RECORDS_KEPT = 64  # whole steps, for the values of the step before a rollback
 COLLAPSE_STEPS_KEPT = 1000
+ONE_SIGNAL_SHORT_KEPT = 2000  # not only the newest: what trials tell of a step may change as long as they come
 TIMING_PARTS_KEPT = 64  # every part is a series; SkyRL has about 20
 RECENT_REWARDS = 5
 
@@ -52,7 +54,9 @@ class RLSummary:
     """What an RL job's measurements are made from.
 
     `step` is the newest step at which a value of `STEP_DEFINING_KEYS` was measured (NaN counts: it was logged), None
-    before there is one. `values` and `figures` are that step's. `timings` holds the newest value of each part,
+    before there is one. `values` and `figures` are that step's, `since` is when its first row was logged, Unix seconds.
+    `collapse_step` is the newest step at which history alone shows that the collapse rule held, `one_signal_short` are
+    those, ascending, at which a low pass ratio would have made it hold. `timings` holds the newest value of each part,
     `timing_parts_left_out` how many parts were over the limit. `recent_rewards` are the last five steps' finite
     rewards, oldest first.
     """
@@ -60,7 +64,9 @@ class RLSummary:
     step: int | None = None
     values: MeasuredStep = field(default_factory=lambda: MeasuredStep({}))
     figures: StepFigures = field(default_factory=StepFigures)
+    since: float | None = None
     collapse_step: int | None = None
+    one_signal_short: tuple[TimedStep, ...] = ()
     timings: Mapping[str, LoggedValue] = field(default_factory=dict)
     timing_parts_left_out: int = 0
     learning_rate: LoggedValue | None = None
@@ -104,8 +110,11 @@ class _Series:
 
 @dataclass(slots=True)
 class _Record:
+    """A whole step. `since` is the time of the row that made it the newest one, Unix seconds."""
+
     step: int
     values: dict[str, float]
+    since: float | None = None
 
 
 class RLDigest:
@@ -114,6 +123,7 @@ class RLDigest:
     def __init__(self) -> None:
         self._records: list[_Record] = []
         self._collapse_steps: list[int] = []
+        self._one_signal_short: list[TimedStep] = []
         self._grad_norm = _Series(GRAD_NORM_KEYS)
         self._entropy = _Series(ENTROPY_KEYS)
         self._log_ratio_mean = _Series(LOG_RATIO_MEAN_KEYS)
@@ -145,16 +155,19 @@ class RLDigest:
         else:
             self._records.append(_Record(step, values))
             del self._records[:-RECORDS_KEPT]
-        self._judge(self._records[-1])
+        self._judge(self._records[-1], row.time)
 
     def summary(self) -> RLSummary:
         """Return what holds now."""
-        step, values = self._newest_measured_step()
+        record, values = self._newest_measured_step()
+        step = record.step if record is not None else None
         return RLSummary(
             step=step,
             values=values,
             figures=self._figures(step) if step is not None else StepFigures(),
+            since=record.since if record is not None else None,
             collapse_step=self._collapse_steps[-1] if self._collapse_steps else None,
+            one_signal_short=tuple(self._one_signal_short),
             timings=dict(self._timings),
             timing_parts_left_out=len(self._timing_parts_left_out),
             learning_rate=self._learning_rate,
@@ -171,7 +184,7 @@ class RLDigest:
         elif len(self._timing_parts_left_out) < TIMING_PARTS_KEPT:
             self._timing_parts_left_out.add(part)
 
-    def _judge(self, record: _Record) -> None:
+    def _judge(self, record: _Record, time: float | None) -> None:
         """Bring series and collapse steps in line with the newest record.
 
         Whatever they hold of its step (a row before this one) and of later steps (before a rollback) is taken away.
@@ -181,15 +194,32 @@ class RLDigest:
             series.put(record.step, measured)
         while self._collapse_steps and self._collapse_steps[-1] >= record.step:
             self._collapse_steps.pop()
-        if len(signals_that_hold(self._figures(record.step))) >= RL_COLLAPSE_SIGNALS:
+        while self._one_signal_short and self._one_signal_short[-1].step >= record.step:
+            self._one_signal_short.pop()
+        if first_logged(measured, STEP_DEFINING_KEYS) is not None:
+            record.since = time if record.since is None else record.since
+            self._end_step_before(record.since)
+        missing = RL_COLLAPSE_SIGNALS - len(signals_that_hold(self._figures(record.step)))
+        if missing <= 0:
             self._collapse_steps.append(record.step)
             del self._collapse_steps[:-COLLAPSE_STEPS_KEPT]
+        elif missing == 1:
+            self._one_signal_short.append(TimedStep(record.step, record.since, None))
+            del self._one_signal_short[:-ONE_SIGNAL_SHORT_KEPT]
 
-    def _newest_measured_step(self) -> tuple[int | None, MeasuredStep]:
+    def _end_step_before(self, time: float | None) -> None:
+        """Note when a next step came. Where its row has no time, the step before it counts at its own time alone."""
+        if not self._one_signal_short or self._one_signal_short[-1].until is not None:
+            return
+        newest = self._one_signal_short[-1]
+        until = time if time is not None else newest.since
+        self._one_signal_short[-1] = TimedStep(newest.step, newest.since, -math.inf if until is None else until)
+
+    def _newest_measured_step(self) -> tuple[_Record | None, MeasuredStep]:
         for record in reversed(self._records):
             measured = leave_out_unmeasured(record.values)
             if first_logged(measured.values, STEP_DEFINING_KEYS) is not None:
-                return record.step, MeasuredStep(dict(measured.values), measured.left_out)
+                return record, MeasuredStep(dict(measured.values), measured.left_out)
         return None, MeasuredStep({})
 
     def _figures(self, step: int) -> StepFigures:

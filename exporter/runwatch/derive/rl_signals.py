@@ -25,11 +25,15 @@ RATIO_DECIMALS = 12  # 1.3 / 1.0 - 1 is 0.30000000000000004 in binary: without r
 
 
 class CollapseSignal(StrEnum):
-    """The signals of the collapse rule that history tells. Each counts once, however many of its conditions hold."""
+    """The signals of the collapse rule. Each counts once, however many of its conditions hold.
+
+    History tells all but the pass ratio, which is told by trials (`runwatch.derive.pass_ratio`).
+    """
 
     GRAD_NORM = "grad_norm"
     ENTROPY = "entropy"
     LOG_RATIO = "log_ratio"
+    PASSED_TRIALS = "pass_ratio"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,5 +128,5 @@ _RULES = {
 
 
 def signals_that_hold(figures: StepFigures) -> frozenset[CollapseSignal]:
-    """Return the signals of the collapse rule that hold at a step."""
+    """Return the signals that hold at a step, as far as history tells."""
     return frozenset(signal for signal, holds in _RULES.items() if holds(figures))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from runwatch.catalogue import ENDED_STATES, INTERRUPTION_CAUSES, WAITING_REASONS
 from runwatch.derive.attempts import OVER_STATES, SchedulerView, SeenAttempt, successor_goes_on
+from runwatch.derive.end_reason import failures_ended_alike
 from runwatch.derive.history_digest import HistorySummary
 from runwatch.derive.interruptions import GangInterruption
 from runwatch.derive.phase import newest_start
@@ -58,7 +59,13 @@ def measure_scheduler(
         measured.set("mljob_interruptions", len(times), cause=cause)
         measured.set("mljob_interruption_timestamp_seconds", max(times, default=None), cause=cause)
     measured.set("mljob_interruptions_since_progress", _since_progress(events, known))
-    return [*(_event_evidence(event) for event in events), *_attempts_evidence(view.attempts)]
+    alike = failures_ended_alike(state, view, events)
+    measured.set("mljob_failures_ended_alike", None if alike is None else float(alike))
+    return [
+        *(_event_evidence(event) for event in events),
+        *([] if alike is None else [_alike_evidence(alike)]),
+        *_attempts_evidence(view.attempts),
+    ]
 
 
 def _measure_present(measured: Measurements, facts: SchedulerFacts, state: JobState) -> None:
@@ -159,6 +166,11 @@ def _event_evidence(event: GangInterruption) -> Evidence:
             "time_is_exact": event.time_is_exact,
         },
     )
+
+
+def _alike_evidence(alike: bool) -> Evidence:
+    text = "one and the same failure: not transient" if alike else "not one and the same failure"
+    return Evidence("attempts", f"the last two ends were {text}", {"alike": alike})
 
 
 def _attempts_evidence(attempts: Sequence[SeenAttempt]) -> list[Evidence]:

@@ -6,13 +6,13 @@ reward was not graded, which says nothing of the model. Harbor 0.1.x prints a me
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from runwatch.catalogue import CHUNK_STATES
+from runwatch.derive.pass_ratio import LowSpan, low_spans
 from runwatch.derive.trial_chunks import ChunkProgress, chunk_progress, chunk_states, evidence_of_chunks
 from runwatch.facts import PrintedMean, TrialsFolder, TrialsUpdate
 from runwatch.measurements import Evidence, Measurements
@@ -48,7 +48,8 @@ class TrialsSummary:
     """All that is measured of a job's trials. Made once for each update: reports are made more often.
 
     `exceptions` are the most frequent classes and then `other`, each with its count. `turns_counted` is how many
-    trials the mean of turns is over. `window_*` are of the newest scored trials. `total` is what Harbor says there
+    trials the mean of turns is over. `window_*` are of the newest scored trials, `low_spans` the times in which the
+    pass ratio over such a window was low. `total` is what Harbor says there
     will be, None unless every job folder says so and no chunk is missing. `finished` is whether every job folder wrote
     that it ended and no chunk is missing. `first` is when the first result, or the first word of a job folder, was
     written, `changed` when the newest was, Unix seconds.
@@ -67,6 +68,7 @@ class TrialsSummary:
     last: float | None
     window_scored: int
     window_passed: int
+    low_spans: tuple[LowSpan, ...]
     total: int | None
     folders: tuple[FolderFigures, ...]
     chunks: tuple[ChunkProgress, ...]
@@ -84,10 +86,11 @@ def summarise_trials(update: TrialsUpdate) -> TrialsSummary:
     exceptions = Counter(result.exception for result in results if result.exception)
     written = [result.finished for result in results if result.finished is not None]
     changes = [folder.changed for folder in update.folders if folder.changed is not None]
-    newest = heapq.nlargest(
-        RL_TRIAL_WINDOW_COUNT,
-        ((result.finished or 0.0, result.name, result.reward) for result in results if result.reward is not None),
+    ordered = sorted(
+        (result for result in results if result.reward is not None),
+        key=lambda result: (result.finished or 0.0, result.name),
     )
+    newest = _rewards(ordered[-RL_TRIAL_WINDOW_COUNT:])
     return TrialsSummary(
         trials=len(results),
         scored=len(rewards),
@@ -101,7 +104,8 @@ def summarise_trials(update: TrialsUpdate) -> TrialsSummary:
         instant=sum(result.instant for result in results),
         last=max(written, default=None),
         window_scored=len(newest),
-        window_passed=sum(reward > 0 for _, _, reward in newest),
+        window_passed=sum(reward > 0 for reward in newest),
+        low_spans=low_spans(ordered),
         total=_total(update),
         folders=tuple(_figures(folder) for folder in update.folders),
         chunks=chunk_progress(update),

@@ -15,15 +15,27 @@ def newest_interruption(job: Subject) -> float | None:
 
 
 def not_resumed(job: Subject) -> str | None:
-    """Interrupted, and no new step for longer than bring-up and the steps to be done again may take."""
-    seen, since = job.progress_seen, newest_interruption(job)
+    """Interrupted, and no new step for longer than bring-up and the steps to be done again may take.
+
+    A link of a chain may wait for nodes as long as it must: it counts from when it runs.
+    """
+    seen, since = job.work_seen, newest_interruption(job)
     if (job.state != "preempted" and job.phase != "resuming") or seen is None or since is None:
         return None
     limit = job.bringup_limit + (job.get("mljob_replay_expected_seconds") or 0.0)
+    begun = job.attempt_start
+    next_link_runs = begun is not None and begun > since and _is_of_a_chain(job, since)
+    if begun is not None and next_link_runs:
+        since = begun
     if seen - since <= limit:
         return None
     what = "not placed again" if job.state == "preempted" else "no new result" if job.has_results else "no new step"
-    return f"{what} for {duration(seen - since)} since the interruption (limit {duration(limit)})"
+    event = "the next link started" if next_link_runs else "the interruption"
+    return f"{what} for {duration(seen - since)} since {event} (limit {duration(limit)})"
+
+
+def _is_of_a_chain(job: Subject, newest: float) -> bool:
+    return job.get("mljob_interruption_timestamp_seconds", cause="chain") == newest
 
 
 def restarts_without_progress(job: Subject) -> str | None:

@@ -51,7 +51,8 @@ _RULES: dict[str, str] = {
         f"{percent(thresholds.INSTANT_FAILURES_SHARE)} of the trials; until {_USABLE}"
     ),
     "not_resumed": (
-        f"preempted or resuming, and the newest interruption is older than {_FIRST_STEP} + the expected replay"
+        f"preempted or resuming, and the newest interruption (in a chain: the start of its newest link) is older than "
+        f"{_FIRST_STEP} + the expected replay"
     ),
     "restarts_without_progress": (
         f"{thresholds.RESTARTS_WITHOUT_PROGRESS_COUNT} or more interruptions since the last progress, the newest less "

@@ -33,10 +33,8 @@ def trials_stalled(job: Subject) -> str | None:
     if hung:
         silent = duration(thresholds.CHUNK_HUNG_SECONDS)
         return f"{hung:.0f} {'chunk hangs' if hung == 1 else 'chunks hang'}: log and trials silent for over {silent}"
-    attempt = job.get("mljob_attempt_start_timestamp_seconds")
-    started = attempt if attempt is not None else job.get("mljob_start_timestamp_seconds")
     last = job.get("mljob_last_trial_timestamp_seconds")
-    since = max((time for time in (started, last) if time is not None), default=None)
+    since = max((time for time in (job.attempt_start, last) if time is not None), default=None)
     if since is None or seen - since <= limit:
         return None
     what = "no result at all" if job.get("mljob_trials") == 0 else "no new result"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from runwatch import thresholds
 from runwatch.derive import verdict_attempts as attempts
 from runwatch.derive import verdict_conditions as conditions
+from runwatch.derive import verdict_rl as rl
 from runwatch.derive import verdict_trials as trials
 from runwatch.derive.observation import NO_INTERVALS, Intervals, blind_sources, observed
 from runwatch.derive.verdict_conditions import Subject
@@ -120,7 +121,7 @@ _OF_THE_END: dict[str, Condition] = {
 
 # Evaluated while the job is not over.
 _OF_THE_LIVING: dict[str, Condition] = {
-    "collapse": conditions.collapse,
+    "collapse": rl.collapse,
     "nonfinite": conditions.nonfinite,
     "stalled": conditions.stalled,
     "trials_stalled": trials.trials_stalled,
@@ -138,11 +139,11 @@ _OF_THE_LIVING: dict[str, Condition] = {
     "auth_failures": trials.auth_failures,
     "zombie": conditions.zombie,
     "checkpoint_stale": conditions.checkpoint_stale,
-    "grad_norm_high": conditions.grad_norm_high,
-    "entropy_drift": conditions.entropy_drift,
-    "log_ratio_drift": conditions.log_ratio_drift,
-    "clip_ratio_high": conditions.clip_ratio_high,
-    "importance_ratio_off": conditions.importance_ratio_off,
+    "grad_norm_high": rl.grad_norm_high,
+    "entropy_drift": rl.entropy_drift,
+    "log_ratio_drift": rl.log_ratio_drift,
+    "clip_ratio_high": rl.clip_ratio_high,
+    "importance_ratio_off": rl.importance_ratio_off,
     "throughput_degraded": conditions.throughput_degraded,
     "unknown": _unknown,
     "unobserved": _unobserved,
