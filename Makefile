@@ -4,6 +4,7 @@
 #   RUNWATCH_NO_APT=1   install no Debian package, only say which are missing
 #   PYTHON=/path        the interpreter that .venv is made with
 #   TESTS=, ARGS=       what pytest runs, and more arguments for it: make test TESTS=tests/unit ARGS='-k gap'
+#   AUDIT=              more arguments for scripts/audit.py, such as --no-answer-is-no-failure
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -22,7 +23,7 @@ ARGS ?=
 # To be rid of it: systemctl disable --now prometheus
 PROGRAMS := prometheus:prometheus promtool:prometheus amtool:prometheus-alertmanager openssl:openssl \
   squeue:slurm-wlm slurmctld:slurm-wlm slurmd:slurm-wlm slurmdbd:slurmdbd munged:munge \
-  mariadbd:mariadb-server mariadb-install-db:mariadb-server
+  mariadbd:mariadb-server mariadb-install-db:mariadb-server node:nodejs npm:npm docker-compose:docker-compose
 
 # Daemons are in sbin, which is not on every user's path.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -68,13 +69,13 @@ install_packages() {
 }
 endef
 
-.PHONY: setup help demo test lint bench docs clean programs peers moved
+.PHONY: setup help demo test lint bench docs audit image-lock quiet-week pictures clean programs peers moved
 
 setup: $(STAMP) programs ## make the virtual environment and install what is missing
 	@echo "ready: $(VENV)/bin/runwatch --help (make help lists the other targets)"
 
 help: ## list the targets
-	@sed -nE 's/^([a-z]+):.* ## (.*)$$/\1\t\2/p' Makefile | expand -t 10
+	@sed -nE 's/^([a-z-]+):.* ## (.*)$$/\1\t\2/p' Makefile | expand -t 14
 
 demo: $(STAMP) programs ## the exporter on recorded jobs, in the foreground; Ctrl-C ends it
 	@exec $(VENV)/bin/runwatch demo
@@ -85,12 +86,23 @@ test: $(STAMP) programs peers ## all tests but the benchmarks
 bench: $(STAMP) programs ## the benchmarks, one at a time, with their figures
 	@$(RUN) -m pytest tests/benchmarks -s -p no:xdist -o python_files='bench_*.py' -o timeout=600 $(ARGS)
 
+quiet-week: $(STAMP) programs ## a week of healthy jobs: nothing may fire but what is listed (takes long)
+	@$(RUN) -m tests.scenarios.quiet --days 7 --step 5
+
 lint: $(STAMP) ## ruff and mypy
 	@$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-docs: $(STAMP) ## write the generated pages of docs/ and the alert rules anew
+audit: $(STAMP) ## look up known faults of what the image installs, and list it in build/sbom.json
+	@$(RUN) scripts/audit.py $(AUDIT)
+
+image-lock: $(STAMP) ## lock what the image installs, with hashes
+	@$(RUN) -m pip install --quiet --disable-pip-version-check uv
+	$(RUN) -m uv pip compile pyproject.toml deploy/image/requirements.in --universal --python-version 3.11 \
+	  --generate-hashes --no-annotate --no-header --quiet --upgrade --output-file deploy/image/requirements.txt
+
+docs: $(STAMP) ## write all generated files anew: pages of docs/, rules, dashboards, the chart's README
 	@page=$$(mktemp)
 	trap 'rm -f "$$page"' EXIT
 	$(RUN) -m runwatch.reference >"$$page"
@@ -100,10 +112,14 @@ docs: $(STAMP) ## write the generated pages of docs/ and the alert rules anew
 	$(RUN) -m runwatch.states_reference >"$$page"
 	cat "$$page" >docs/states.md
 	$(RUN) -m runwatch.alerting alerts
+	$(RUN) -m tests.scenarios.delays >"$$page"
+	cat "$$page" >docs/alert-delays.md
+	PYTHONPATH=grafana/src $(RUN) -m runwatch_dashboards grafana/dashboards
+	$(RUN) scripts/chart_readme.py
 
 clean: ## remove everything that make made
-	@rm -rf $(VENV) .venv-iris .venv-harbor build dist exporter/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find exporter tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf $(VENV) .venv-iris .venv-harbor .venv-audit build dist exporter/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find exporter grafana scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 programs:
 	@$(INSTALL_PACKAGES)

@@ -1,0 +1,51 @@
+"""The table of grids: how many of a grid's cells run, wait and are done, and which of them ends last."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import table
+
+from runwatch.catalogue import GRID_CELL_STATES
+from runwatch_dashboards import palette
+from runwatch_dashboards.cells import GridColumn, label_column, number_column
+from runwatch_dashboards.panels import plain_table
+from runwatch_dashboards.queries import KEY, SELECTED, equal, matchers
+from runwatch_dashboards.queries import table as rows
+from runwatch_dashboards.tables import keyed, to_columns
+
+_LABELS = ("grid", "site")
+_ALL_REF = "cells"
+
+
+def grid_table() -> table.Panel:
+    """Return the panel: one row a grid and site."""
+    cells = f"sum by (grid, site) (max by (grid, site, state) (runwatch_grid_cells{{{SELECTED}}}))"
+    last = "topk by (grid) (1, max by (grid, run) (runwatch_grid_long_pole))"
+    eta = f"({cells} * 0 + 1) * on (grid) group_left (run) {last}"
+    pole = number_column("Long pole's ETA", eta, "s", decimals=1, width=130)
+    columns = [
+        label_column("Grid", "grid", width=260),
+        label_column("Site", "site", width=100),
+        *(_cells_in(state) for state in GRID_CELL_STATES),
+        GridColumn("Long pole", pole.ref, label="run", width=260),
+        pole,
+    ]
+    queries = [rows(_ALL_REF, keyed(cells, *_LABELS, of=_LABELS))]
+    queries += [rows(column.ref, keyed(column.query, of=_LABELS)) for column in columns[2:-2]]
+    queries.append(rows(pole.ref, keyed(pole.query, "run", of=_LABELS)))
+    panel = plain_table(
+        "SFT grids",
+        "Distinct cells: restart copies, and backups of a running cell, are not counted. The long pole is the running "
+        "cell that ends last, of all sites of the grid.",
+        "none",
+        queries,
+    ).height(6)
+    panel = panel.transformations(to_columns(KEY, columns, ("site", "grid"), shown=f"Value #{_ALL_REF}"))
+    for column in columns:
+        panel = panel.override_by_name(column.title, column.overrides())
+    return panel
+
+
+def _cells_in(state: str) -> GridColumn:
+    told = f"max by (grid, site) (runwatch_grid_cells{{{matchers(SELECTED, equal('state', state))}}})"
+    steps = ((1, palette.WARNING),) if state == "failed" else ()
+    return number_column(state.capitalize(), told, "none", steps=steps, width=90)

@@ -1,0 +1,159 @@
+"""Draws the dashboards with Grafana's own components in headless Chromium: `python -m tests.grafana.pictures FOLDER`.
+
+Tables, stats and time series are drawn, dark and light, as Grafana 11.6 draws them; state timelines are not, since
+`@grafana/ui` has none. The fleet is that of the tests, watched for a minute so that lines have a length.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.grafana.node_programs import SOURCES, build_panel_program, packages_of
+from tests.grafana.watched_fleet import watched_fleet
+
+DASHBOARDS = Path(__file__).parents[2] / "grafana" / "dashboards"
+PAGE = SOURCES / "pictures"
+WATCHED_SECONDS = 60
+WIDTH, ROW = 1440, 38
+PAGES = {
+    "run-rl": ("run", {"run": "math-rl", "site": "lab"}),
+    "run-collapsed": ("run", {"run": "collapsed-rl", "site": "desk"}),
+    "run-sft": ("run", {"run": "delphi", "site": "lab"}),
+    "run-datagen": ("run", {"run": "datagen-qwen", "site": "desk"}),
+}
+"""Pages of one job, by the picture's name."""
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing of each request."""
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def build_page(folder: Path) -> None:
+    """Build the page that draws one dashboard into a folder.
+
+    It is built in a copy of the sources with the packages beside it, where Vite looks for them.
+    """
+    modules = packages_of(PAGE)
+    with tempfile.TemporaryDirectory() as temporary:
+        sources = Path(temporary) / "node"
+        shutil.copytree(SOURCES, sources)
+        (sources / "node_modules").symlink_to(modules, target_is_directory=True)
+        command = [
+            "node",
+            str(modules / "vite" / "bin" / "vite.js"),
+            "build",
+            "--outDir",
+            str(folder),
+            "--logLevel",
+            "error",
+        ]
+        subprocess.run(command, check=True, cwd=sources / PAGE.name)
+
+
+def _questions(folder: Path) -> dict[str, dict[str, Any]]:
+    files = {path.stem: json.loads(path.read_text()) for path in sorted(DASHBOARDS.glob("*.json"))}
+    asked: dict[str, tuple[str, dict[str, str]]] = {name: (name, {}) for name in files if name != "run"} | PAGES
+    program = build_panel_program(folder)
+    with watched_fleet(folder) as watched:
+        time.sleep(WATCHED_SECONDS)
+        end = time.time()
+        question = {
+            "dashboards": [{"dashboard": files[name], "variables": given} for name, given in asked.values()],
+            "prometheus": watched.prometheus.url,
+            "scrapeInterval": "1s",
+            "from": (end - WATCHED_SECONDS) * 1000,
+            "to": end * 1000,
+            "withFrames": True,
+        }
+        answers = program.run(question)
+    return {
+        picture: {
+            "dashboard": files[name],
+            "variables": given,
+            "shown": answer["panels"],
+            "from": question["from"],
+            "to": question["to"],
+        }
+        for (picture, (name, given)), answer in zip(asked.items(), answers, strict=True)
+    }
+
+
+def _height(dashboard: dict[str, Any]) -> int:
+    panels = [inner for panel in dashboard["panels"] for inner in (panel, *panel.get("panels", ()))]
+    rows: list[int] = [panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels]
+    return max(rows) * ROW
+
+
+def _draw(url: str, height: int, picture: Path) -> None:
+    with tempfile.TemporaryDirectory() as profile:
+        command = [
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--user-data-dir={profile}",
+            f"--window-size={WIDTH},{height}",
+            "--virtual-time-budget=15000",
+            f"--screenshot={picture}",
+            url,
+        ]
+        subprocess.run(command, check=True, capture_output=True, timeout=180)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Draw the dashboards with Grafana's own components.")
+    parser.add_argument("folder", type=Path, help="where the pictures go")
+    folder: Path = parser.parse_args().folder
+    missing = [name for name in ("node", "npm", "chromium", "prometheus") if shutil.which(name) is None]
+    if missing:
+        print(
+            f"missing: {', '.join(missing)}. Install: apt-get install nodejs npm chromium prometheus", file=sys.stderr
+        )
+        return 1
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        page = Path(temporary) / "page"
+        build_page(page)
+        work = Path(temporary) / "work"
+        work.mkdir()
+        questions = _questions(work)
+        with _served(page) as address:
+            for name, question in questions.items():
+                (page / f"{name}.json").write_text(json.dumps(question))
+                for theme in ("dark", "light"):
+                    url = f"{address}/index.html?theme={theme}&question=./{name}.json"
+                    _draw(url, _height(question["dashboard"]), folder / f"{name}-{theme}.png")
+                    print(folder / f"{name}-{theme}.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
