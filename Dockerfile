@@ -7,16 +7,19 @@
 ARG PYTHON_IMAGE=python:3.12.12-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy
 WORKDIR /build
-RUN python -m venv /opt/runwatch
 # First what seldom changes. Every file is the one whose hash was locked.
-COPY deploy/image/requirements.txt deploy/image/requirements.txt
-RUN /opt/runwatch/bin/pip install --require-hashes --only-binary :all: -r deploy/image/requirements.txt
+COPY deploy/image/build.txt deploy/image/requirements.txt deploy/image/
+RUN python -m venv /opt/build \
+  && /opt/build/bin/pip install --require-hashes --only-binary :all: -r deploy/image/build.txt \
+  && python -m venv --without-pip /opt/runwatch \
+  && /opt/build/bin/uv pip install --python /opt/runwatch/bin/python --require-hashes --only-binary :all: \
+    -r deploy/image/requirements.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY exporter exporter
-RUN /opt/runwatch/bin/pip install --no-deps --no-build-isolation . \
-  && /opt/runwatch/bin/pip uninstall --yes setuptools pip
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
+  && /opt/build/bin/uv pip install --python /opt/runwatch/bin/python --no-deps wheels/*.whl
 
 FROM ${PYTHON_IMAGE}
 # For sites that are reached by `command_prefix: [ssh, …]`.

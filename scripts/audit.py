@@ -32,8 +32,10 @@ def prepare() -> None:
     if stamp.exists() and stamp.read_text() == "\n".join(wanted):
         return
     venv.create(ENVIRONMENT, with_pip=True, clear=True)
-    command = [ENVIRONMENT / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
-    subprocess.run(command, check=True)
+    programs = ENVIRONMENT / "bin"
+    subprocess.run([programs / "pip", "install", "--quiet", "--disable-pip-version-check", "uv"], check=True)
+    install = [programs / "uv", "pip", "install", "--quiet", "--python", programs / "python", *wanted]
+    subprocess.run(install, check=True)
     stamp.write_text("\n".join(wanted))
 
 

@@ -76,7 +76,7 @@ class FolderImage:
         *sources, target = words
         for source in sources:
             into = self._inside(target)
-            into = into / source if target.endswith("/") else into
+            into = into / Path(source).name if target.endswith("/") else into
             into.parent.mkdir(parents=True, exist_ok=True)
             if (self.context / source).is_dir():
                 shutil.copytree(self.context / source, into, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
@@ -84,14 +84,16 @@ class FolderImage:
                 shutil.copy(self.context / source, into)
 
     def _run(self, command: str) -> None:
-        moved = re.sub(r"(?<![\w.])/opt/runwatch", str(self._inside("/opt/runwatch")), command)
-        moved = re.sub(r"^python ", f"{self.python} ", moved)
+        moved = re.sub(r"(?<![\w.])/opt/(?=runwatch|build)", f"{self._inside('/opt')}/", command)
+        moved = re.sub(r"(?<![\w/])python (?=-m)", f"{self.python} ", moved)
         environment = {
             "PATH": os.environ["PATH"], "HOME": str(self.root),
             **{name: value for name, value in self.environment.items() if name != "PIP_NO_CACHE_DIR"},
             # Downloads are kept between runs, and modules are not compiled: what is installed is the same.
+            "UV_COMPILE_BYTECODE": "0",
             "PIP_NO_COMPILE": "1",
             "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip")),
+            "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
             **{name: os.environ[name] for name in _CERTIFICATES if name in os.environ},
         }  # fmt: skip
         done = subprocess.run(
