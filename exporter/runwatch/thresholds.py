@@ -46,7 +46,7 @@ RL_CLIP_RATIO_LIMIT = 0.01
 RL_IMPORTANCE_RATIO_LOW = 0.84
 RL_IMPORTANCE_RATIO_HIGH = 1.56
 
-# Healthy bands of RL that graphs draw and no rule judges: below the first, seqnorm global-denom is a regime, not a fault
+# Healthy bands of RL that graphs draw and no rule judges; below the first is a regime (seqnorm global-denom), no fault
 RL_LOG_RATIO_MEAN_HEALTHY_LOW = 0.005
 RL_LOG_RATIO_MEAN_HEALTHY_HIGH = 0.02
 RL_LOG_RATIO_MAX_HEALTHY_HIGH = 0.5

@@ -184,8 +184,8 @@ class Config(_Strict):
     enable_lifecycle: Switch = Field(default=False, description="Whether `POST /-/reload` is answered.")
     file_roots: tuple[Path, ...] | None = Field(
         default=None,
-        description="Folders that paths, globs and log fallbacks must stay in, wherever links lead; default: those that "
-        "the config names, and for a log whose path the scheduler tells, that path's folder.",
+        description="Folders that paths, globs and log fallbacks must stay in, wherever links lead; default: those "
+        "that the config names, and for a log whose path the scheduler tells, that path's folder.",
     )
     state_file: Path | None = Field(
         default=None,
