@@ -46,6 +46,21 @@ def test_every_alert_on_a_living_job_tells_its_sources() -> None:
         not_blind("MLJobFailed", "critical")
 
 
+def test_what_mutes_others_comes_before_them() -> None:
+    places = {(alert.name, alert.severity): place for place, alert in enumerate(ALERTS)}
+    of_sources = [place for (name, _), place in places.items() if name.startswith("Runwatch")]
+    of_ends = [places[name, "critical"] for name in ("MLJobFailed", "MLJobVanished")]
+    stalls = ("MLJobStalled", "MLJobNotResumed", "MLJobTrialsStalled", "MLJobRLCollapse")
+    assert max(of_sources) < min(of_ends)
+    assert max(of_ends) < min(places[name, "critical"] for name in stalls)
+    pairs = {name for name, severity in places if severity == "warning"} & {
+        name for name, severity in places if severity == "critical"
+    }
+    assert pairs == {"RunwatchSourceDown", "MLJobFailed", "MLJobNotResumed"}
+    assert all(places[name, "critical"] < places[name, "warning"] for name in pairs)
+    assert places["MLJobRLCollapse", "critical"] < places["MLJobRLGradNormHigh", "warning"]
+
+
 def test_command_writes_the_files(tmp_path: Path) -> None:
     assert main([str(tmp_path)]) == 0
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.y*ml")) == [

@@ -235,7 +235,7 @@ class Dropped(Strict):
 
 
 class Exporter(Strict):
-    """One exporter. `restarts` lose its memory, in the spans of `down` no scrape succeeds."""
+    """One exporter. `restarts` lose its memory, in the spans of `down` no scrape succeeds, `lacks` it does not tell."""
 
     interval: Time = 60.0
     intervals: dict[SourceKind, Time] = {}
@@ -248,6 +248,7 @@ class Exporter(Strict):
     gone: tuple[tuple[Time, Time], ...] = ()
     reloads: tuple[tuple[Time, bool], ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    lacks: tuple[str, ...] = ()
 
 
 class Firing(Strict):

@@ -263,7 +263,8 @@ def simulate(scenario: Scenario, wanted: Callable[[str], bool] = lambda name: Tr
             samples = exporter.scrape()
             found = {"up": 0.0} if samples is None else {"up": 1.0, **samples}
             for line, value in found.items():
-                if wanted(line.partition("{")[0]):
+                metric = line.partition("{")[0]
+                if wanted(metric) and metric not in settings.lacks:
                     values = series.setdefault(with_target(line, target), [])
                     values += [None] * (past - len(values))
                     values.append(value)

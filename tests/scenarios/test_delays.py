@@ -39,8 +39,8 @@ def test_delays_are_those_that_the_limits_lead_to() -> None:
     assert found["MLJobBringupStuck", "warning"] == (51, 96)
     # Two minutes after the row.
     assert found["MLJobNonFinite", "critical"] == (2, 2)
-    # 15 min; an hour.
-    assert found["RunwatchSourceDown", "critical"] == (60, 60)
+    # An hour of failed looks; where they hang an hour after the last success, and 2 min.
+    assert found["RunwatchSourceDown", "critical"] == (60, 62)
 
 
 def test_the_page_has_the_shortest_and_the_longest_with_their_scenarios() -> None:

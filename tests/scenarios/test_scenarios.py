@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from tests.scenarios.format import load_scenario
-from tests.scenarios.judge import is_alone, judge, play, rule_files
+from tests.scenarios.judge import is_alone, judge, rule_files
+from tests.scenarios.played import play_once, shared_folder
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.yaml"))
 BATCH = 20
@@ -38,9 +39,9 @@ def promtool() -> None:
 
 
 @pytest.mark.parametrize("paths", list(batches()), ids=lambda paths: f"{len(paths)}-from-{paths[0].stem}")
-def test_scenarios(paths: list[Path], tmp_path: Path) -> None:
-    rules = rule_files()
-    differs = judge([play(path, rules) for path in paths], rules, tmp_path)
+def test_scenarios(paths: list[Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = shared_folder(tmp_path_factory)
+    differs = judge([play_once(path, folder) for path in paths], rule_files(), tmp_path)
     assert not differs, "\n".join(f"{name}:\n{text}" for name, text in differs.items())
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runwatch.derive.checkpoint_interval import Interval, checkpoint_interval, read_time_span
-from runwatch.derive.checkpoints import measure_checkpoints
+from runwatch.derive.checkpoints import measure_checkpoints, measure_interval
 from runwatch.facts import Checkpoint, CheckpointListing
 from runwatch.facts.checkpoints import newest_complete
 from runwatch.measurements import Evidence, Measurements
@@ -194,6 +194,17 @@ def test_the_trainers_own_interval(
 
 def test_the_configured_interval_wins() -> None:
     assert interval(config=LEVANTER_CONFIG, configured=60.0) == Interval(60.0, "config.checkpoint_interval")
+
+
+@pytest.mark.parametrize(("configured", "expected"), [(7200.0, 7200.0), (None, None)])
+def test_a_configured_interval_is_told_before_the_first_listing(
+    configured: float | None, expected: float | None
+) -> None:
+    measured = Measurements()
+    evidence = measure_interval(measured, None, step_duration=None, trainer_config={}, configured_interval=configured)
+    assert measured.get("mljob_checkpoint_interval_seconds") == expected
+    assert not measured.family("mljob_checkpoints")
+    assert len(evidence) == (expected is not None)
 
 
 def test_the_measured_interval_is_the_median_of_one_kind() -> None:

@@ -16,10 +16,10 @@ def _ended(state: str, matchers: str = "") -> str:
 
 
 def _failed(matchers: str) -> str:
+    """The recorded end is that of the run: a link that failed while the next one waits has none."""
     return lines(
         _ended("failed", matchers),
         where(f"time() - mljob:end_timestamp_seconds <= {number(t.FAILED_SHOWN_SECONDS)}"),
-        _NO_SUCCESSOR,
     )
 
 

@@ -110,7 +110,7 @@ _ENDED_ALIKE = (
 )
 
 _TASK_FAILURES = lines(
-    _FAILURES + " > 0",
+    _FAILURES,
     where(lines(_SCHEDULER_ANSWERED, "-", _FAILURE_TIME, f"<= {number(t.TASK_FAILURE_SHOWN_SECONDS)}")),
     NOT_OVER,
     not_blind("MLJobTaskFailures", "warning"),

@@ -30,11 +30,11 @@ _INTERVALS = f"{number(t.BLIND_INTERVALS)} * runwatch:source_interval_seconds"
 
 
 def beyond_interval(age: str, floor: float) -> str:
-    """Return the ages (labels `source`, `site`) above max(floor, three of the source's intervals)."""
-    return either(
-        lines(age, f"> on (source, site) group_left () clamp_min({_INTERVALS}, {number(floor)})"),
-        lines(grouped(lines(age, "unless on (source, site) runwatch:source_interval_seconds")), f"> {number(floor)}"),
-    )
+    """Return the ages (labels `source`, `site`) above max(floor, three of the source's intervals), where it is used."""
+    return lines(age, f"> on (source, site) group_left () clamp_min({_INTERVALS}, {number(floor)})")
+
+
+_AGE_SEEN = "(time() - mljob:observed_timestamp_seconds)"
 
 
 SOURCES = [
@@ -42,10 +42,7 @@ SOURCES = [
     Recording("runwatch:source_interval_seconds", "max by (source, site) (runwatch_source_interval_seconds)"),
     Recording(
         "runwatch:source_age_seconds",
-        lines(
-            "time() - max by (source, site) (runwatch_source_last_success_timestamp_seconds)",
-            "and on (source, site) runwatch:source_up",
-        ),
+        "time() - max by (source, site) (runwatch_source_last_success_timestamp_seconds)",
     ),
 ]
 
@@ -84,7 +81,16 @@ IDENTITY = [
     Recording(
         "mljob:blind",
         lines(
-            grouped(beyond_interval("(time() - mljob:observed_timestamp_seconds)", t.BLIND_FLOOR_SECONDS)),
+            grouped(
+                either(
+                    beyond_interval(_AGE_SEEN, t.BLIND_FLOOR_SECONDS),
+                    # A source that only jobs use that may have ended tells no interval.
+                    lines(
+                        f"{_AGE_SEEN} > {number(t.BLIND_FLOOR_SECONDS)}",
+                        "unless on (source, site) runwatch:source_interval_seconds",
+                    ),
+                )
+            ),
             but_not("mljob:ended"),
         ),
     ),
@@ -244,7 +250,7 @@ TRIALS = [
 
 
 def _signal(name: str, expression: str) -> Recording:
-    return Recording("mljob:rl_collapse_signal", f"0 * (\n{indented(expression)}\n) + 1", {"signal": name})
+    return Recording("mljob:rl_collapse_signal", f"group by ({JOB}) (\n{indented(expression)}\n)", {"signal": name})
 
 
 _RL = 'bucket="rl"'

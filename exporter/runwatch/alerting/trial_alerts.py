@@ -89,13 +89,10 @@ _ZOMBIE = lines(
         either(
             lines(f"mljob:step_age_seconds > {number(t.ZOMBIE_TRAINING_SECONDS)}", but_not("mljob:trials")),
             _SINCE_LAST_RESULT.format(bucket="eval", last=_LAST_RESULT, limit=number(t.ZOMBIE_EVAL_SECONDS)),
-            lines(
-                _SINCE_LAST_RESULT.format(
-                    bucket="datagen",
-                    last=current("mljob_upload_timestamp_seconds"),
-                    limit=number(t.ZOMBIE_UPLOADED_SECONDS),
-                ),
-                where(current("mljob_upload_complete") + " == 1"),
+            _SINCE_LAST_RESULT.format(
+                bucket="datagen",
+                last=current("mljob_upload_timestamp_seconds"),
+                limit=number(t.ZOMBIE_UPLOADED_SECONDS),
             ),
             _SINCE_LAST_RESULT.format(bucket="datagen", last=_LAST_RESULT, limit=number(t.ZOMBIE_DATAGEN_SECONDS)),
         )

@@ -52,20 +52,46 @@ def measure_checkpoints(
             evidence.append(_evidence_of_trainer(newest, listing.trainer))
     if listing.trainer_log:
         evidence.append(Evidence(_TOPIC, listing.trainer_log, {"completed": listing.completed}))
+    return evidence + measure_interval(
+        measurements,
+        listing,
+        step_duration=step_duration,
+        trainer_config=trainer_config,
+        configured_interval=configured_interval,
+    )
+
+
+def measure_interval(
+    measurements: Measurements,
+    listing: CheckpointListing | None,
+    *,
+    step_duration: float | None,
+    trainer_config: Mapping[str, object],
+    configured_interval: float | None,
+) -> list[Evidence]:
+    """Set the interval between checkpoints, which configuration tells before a first listing does.
+
+    Args:
+        measurements: where to set `mljob_checkpoint_interval_seconds`.
+        listing: a listing that was read, None while none was.
+        step_duration: seconds a step over the whole run.
+        trainer_config: the trainer's own configuration, nested or with dotted names.
+        configured_interval: seconds between checkpoints by the exporter's config.
+    """
     interval = checkpoint_interval(
-        listing.checkpoints,
+        listing.checkpoints if listing is not None else (),
         step_duration=step_duration,
         trainer_config=trainer_config,
         configured=configured_interval,
-        trainer=listing.trainer,
+        trainer=listing.trainer if listing is not None else None,
     )
+    if interval is None and listing is None:
+        return []
     if interval is None:
-        evidence.append(Evidence(_TOPIC, "interval not known: not configured, and too few complete checkpoints"))
-        return evidence
+        return [Evidence(_TOPIC, "interval not known: not configured, and too few complete checkpoints")]
     measurements.set("mljob_checkpoint_interval_seconds", interval.seconds)
     text = f"interval {interval.seconds:g} s: {interval.source}"
-    evidence.append(Evidence(_TOPIC, text, {"interval_seconds": interval.seconds, "source": interval.source}))
-    return evidence
+    return [Evidence(_TOPIC, text, {"interval_seconds": interval.seconds, "source": interval.source})]
 
 
 def _evidence_of_disagreement(step: int, newest: Checkpoint) -> list[Evidence]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from runwatch.catalogue import JOB_PHASES, JOB_STATES
 from runwatch.derive.attempts import SchedulerView
-from runwatch.derive.checkpoints import measure_checkpoints
+from runwatch.derive.checkpoints import measure_checkpoints, measure_interval
 from runwatch.derive.end_reason import end_reason, failed_alike
 from runwatch.derive.history_digest import HistorySummary
 from runwatch.derive.interruptions import GangInterruption, interruptions
@@ -92,15 +92,8 @@ def measure_job(view: JobView, now: float, intervals: Intervals) -> JobReport:
     _measure_state(measured, state)
     _measure_accelerators(measured, view)
     evidence.append(Evidence("state", f"{state.state}: {state.reason}"))
-    if view.checkpoints is not None:
-        evidence += measure_checkpoints(
-            measured,
-            view.checkpoints,
-            step=view.history.summary.step if view.history is not None else None,
-            step_duration=measured.get("mljob_step_duration_seconds"),
-            trainer_config=view.history.run.config if view.history is not None else {},
-            configured_interval=job.config.checkpoint_interval,
-        )
+    if job.checkpoints or view.checkpoints is not None:
+        evidence += _measure_checkpoints(measured, view)
     evidence += _measure_attempts(measured, view, state, events)
     if view.log is not None:
         evidence += measure_log(measured, view.log, bucket=job.bucket, observed=view.observed[SourceKind.LOG])
@@ -301,6 +294,24 @@ def _trial_tree(view: JobView) -> str:
         return ""
     missing = any(failure.is_answer for failure in view.failures.get(SourceKind.TRIALS, ()))
     return "gone" if missing else "open"
+
+
+def _measure_checkpoints(measured: Measurements, view: JobView) -> list[Evidence]:
+    step_duration = measured.get("mljob_step_duration_seconds")
+    trainer_config = view.history.run.config if view.history is not None else {}
+    configured = view.job.config.checkpoint_interval
+    if view.checkpoints is None:
+        return measure_interval(
+            measured, None, step_duration=step_duration, trainer_config=trainer_config, configured_interval=configured
+        )
+    return measure_checkpoints(
+        measured,
+        view.checkpoints,
+        step=view.history.summary.step if view.history is not None else None,
+        step_duration=step_duration,
+        trainer_config=trainer_config,
+        configured_interval=configured,
+    )
 
 
 def _measure_attempts(
