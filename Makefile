@@ -81,7 +81,7 @@ demo: $(STAMP) programs ## the exporter on recorded jobs, in the foreground; Ctr
 	@exec $(VENV)/bin/runwatch demo
 
 test: $(STAMP) programs peers ## all tests but the benchmarks
-	@$(RUN) -m pytest -n 2 --dist loadfile $(TESTS) --ignore=tests/benchmarks $(ARGS)
+	@$(RUN) -m pytest -n 3 --dist loadfile $(TESTS) --ignore=tests/benchmarks $(ARGS)
 
 bench: $(STAMP) programs ## the benchmarks, one at a time, with their figures
 	@$(RUN) -m pytest tests/benchmarks -s -p no:xdist -o python_files='bench_*.py' -o timeout=600 $(ARGS)

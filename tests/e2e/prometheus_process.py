@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -88,6 +88,44 @@ class Prometheus:
 
 
 @contextmanager
+def running(
+    config: Path, folder: Path, *arguments: str, fill: Callable[[Path], None] = lambda _data: None
+) -> Iterator[Prometheus]:
+    """Run a Prometheus.
+
+    Args:
+        config: Its config file.
+        folder: For its data and log.
+        arguments: More of them.
+        fill: Called with the folder of its data before it starts.
+    """
+    log = folder / "prometheus.log"
+    for attempt in range(STARTS):
+        port = free_port()
+        data = folder / f"prometheus-data-{attempt}"
+        fill(data)
+        command = [
+            prometheus_program(),
+            f"--config.file={config}",
+            f"--storage.tsdb.path={data}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            *arguments,
+        ]
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            eventually(partial(is_ready_or_over, process, url), "Prometheus is up", 30)
+            if process.poll() is None:
+                yield Prometheus(url)
+                return
+        finally:
+            process.terminate()
+            process.wait(30)
+    raise AssertionError(log.read_text())
+
+
+@contextmanager
 def scraping(
     exporter_port: int,
     folder: Path,
@@ -119,28 +157,11 @@ def scraping(
         managers = [{"targets": [alertmanager_url.removeprefix("http://")]}]
         settings["alerting"] = {"alertmanagers": [{"static_configs": managers}]}
     config.write_text(json.dumps(settings))
-    log = folder / "prometheus.log"
-    for attempt in range(STARTS):
-        port = free_port()
-        data = folder / f"prometheus-data-{attempt}"
+
+    def fill(data: Path) -> None:
         if past is not None:
             made = promtool("tsdb", "create-blocks-from", "openmetrics", str(past), str(data))
             assert made.returncode == 0, made.stderr
-        arguments = [
-            f"--config.file={config}",
-            f"--storage.tsdb.path={data}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--rules.alert.resend-delay=1s",
-        ]
-        with log.open("wb") as output:
-            process = subprocess.Popen([prometheus_program(), *arguments], stdout=output, stderr=output)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            eventually(partial(is_ready_or_over, process, url), "Prometheus is up", 30)
-            if process.poll() is None:
-                yield Prometheus(url)
-                return
-        finally:
-            process.terminate()
-            process.wait(30)
-    raise AssertionError(log.read_text())
+
+    with running(config, folder, "--rules.alert.resend-delay=1s", fill=fill) as prometheus:
+        yield prometheus

@@ -66,14 +66,21 @@ def variable_query(variable: Json) -> str:
     return str(query.get("query", "")) if isinstance(query, dict) else str(query)
 
 
-def _promql_of_variable(text: str) -> str:
+def promql_of_variable(variable: Json) -> str:
     """Return the PromQL in a variable's query, nothing for one that names only a label."""
+    text = variable_query(variable)
     function = _VARIABLE_FUNCTION.match(text.strip())
     if function is None:
         return text
     if function[1] == "query_result":
         return function[2]
     return function[2].rpartition(",")[0]
+
+
+def label_of_variable(variable: Json) -> str:
+    """Return the label whose values a variable has, nothing for one that has a query's results."""
+    function = _VARIABLE_FUNCTION.match(variable_query(variable).strip())
+    return function[2].rpartition(",")[2].strip() if function is not None and function[1] == "label_values" else ""
 
 
 def queries(dashboard: Json) -> Iterator[Query]:
@@ -86,7 +93,7 @@ def queries(dashboard: Json) -> Iterator[Query]:
     for variable in variables(dashboard):
         if variable.get("type") == "query":
             where = f"{name_of(dashboard)} variable {variable['name']}"
-            yield Query(where, _promql_of_variable(variable_query(variable)))
+            yield Query(where, promql_of_variable(variable))
     for annotation in marks(dashboard):
         expression = annotation.get("expr") or annotation.get("target", {}).get("expr", "")
         words = f"{annotation.get('titleFormat', '')} {annotation.get('textFormat', '')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tests.grafana.dashboard_parts import Json
+from tests.grafana.drawing_faults import axis_faults, line_faults, width_faults
 from tests.grafana.layout_faults import layout_faults
 from tests.grafana.link_faults import field_faults
 from tests.grafana.panel_faults import (
@@ -29,5 +30,8 @@ CHECKS: dict[str, Check] = {
     "versions": version_faults,
     "types": sdk_faults,
     "layout": layout_faults,
+    "widths": width_faults,
+    "colours of lines": line_faults,
+    "ends of axes": axis_faults,
     "columns of links": field_faults,
 }

@@ -18,21 +18,30 @@ from typing import Any
 
 import pytest
 
+from tests.grafana.node_installation import HOW_TO_INSTALL, NodeInstallation, node_installation
+
 SOURCES = Path(__file__).parent / "node"
 INSTALLED = Path(__file__).parents[2] / ".venv-grafana"
-OLDEST_NODE = 18
 _INSTALL_SECONDS = 420
 _RUN_SECONDS = 400
 
 
 def node_programs() -> None:
-    """Return if `node` (18 or newer) and `npm` are there; else a test fails in CI and is skipped elsewhere."""
-    missing = [name for name in ("node", "npm") if shutil.which(name) is None]
-    if missing:
-        _missing(f"{' and '.join(missing)} missing: install the Debian packages `nodejs` and `npm`")
-    version = subprocess.run(["node", "--version"], capture_output=True, check=True, text=True).stdout.strip()
-    if int(version.removeprefix("v").split(".")[0]) < OLDEST_NODE:
-        _missing(f"node {version} is too old, {OLDEST_NODE} is needed: install the Debian package `nodejs`")
+    """Return if Node and npm are there; else a test fails in CI and is skipped elsewhere."""
+    if node_installation() is None:
+        _missing(HOW_TO_INSTALL)
+
+
+def installed_node() -> NodeInstallation:
+    """Return where Node is.
+
+    Raises:
+        RuntimeError: there is none that is new enough.
+    """
+    installation = node_installation()
+    if installation is None:
+        raise RuntimeError(HOW_TO_INSTALL)
+    return installation
 
 
 def _missing(text: str) -> None:
@@ -59,7 +68,8 @@ def packages_of(sources: Path) -> Path:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(sources / name, made)
         # No script of any package is run.
-        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"]
+        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"]
+        command = [*installed_node().npm, "ci", *options]
         ran = subprocess.run(command, cwd=made, capture_output=True, check=False, text=True, timeout=_INSTALL_SECONDS)
         if ran.returncode != 0:
             raise RuntimeError(f"npm ci failed in {sources}:\n{ran.stdout}{ran.stderr}")
@@ -84,7 +94,7 @@ class PanelProgram:
             RuntimeError: the program failed.
         """
         ran = subprocess.run(
-            ["node", str(self.path)],
+            [*installed_node().node, str(self.path)],
             input=json.dumps(question),
             capture_output=True,
             check=False,
@@ -103,7 +113,8 @@ def build_panel_program(folder: Path) -> PanelProgram:
     built = folder / "panels.mjs"
     transformer = modules / "@grafana" / "prometheus" / "dist" / "esm" / "result_transformer.mjs"
     command = [
-        str(modules / ".bin" / "esbuild"),
+        *installed_node().node,
+        str(modules / "esbuild" / "bin" / "esbuild"),
         str(SOURCES / "panels.mjs"),
         "--bundle",
         "--platform=node",

@@ -9,11 +9,12 @@ from promql_parser import Call, StringLiteral
 
 from runwatch.alerting.records import RECORDINGS
 from runwatch.catalogue import JOB_LABELS, JOB_METRICS, METRICS
+from runwatch_dashboards.variables import NO_LABEL
 from tests.alerts.expressions import named_labels, nodes, parse, selectors, unguarded_divisions
 from tests.grafana.dashboard_parts import Json, Query, queries, variable_query, variables
 from tests.grafana.grafana_variables import VALUES, filled, variable_names
 
-TARGET_LABELS = {"job", "instance", "shard"}
+TARGET_LABELS = {"job", "instance", "shard", NO_LABEL}
 ALERT_LABELS = {"alertname", "alertstate", "severity", "action", "source", *JOB_LABELS}
 OF_PROMETHEUS = {
     "ALERTS": ALERT_LABELS,

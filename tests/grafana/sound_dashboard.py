@@ -60,6 +60,17 @@ def sound() -> Json:
                 },
             },
             {
+                "id": 4, "type": "timeseries", "title": "Goodput", "description": "By job.", "datasource": source,
+                "gridPos": {"x": 12, "y": 0, "w": 12, "h": 4},
+                "targets": [{"refId": "A", "expr": "mljob_goodput_ratio", "legendFormat": "{{run}}"}],
+                "fieldConfig": {
+                    "defaults": {
+                        "unit": "percentunit", "color": {"mode": "palette-classic"}, "custom": {"axisSoftMax": 0.1},
+                    },
+                    "overrides": [],
+                },
+            },
+            {
                 "id": 2, "type": "row", "title": "More", "collapsed": True,
                 "gridPos": {"x": 0, "y": 4, "w": 24, "h": 1},
                 "panels": [

@@ -50,8 +50,9 @@ def all_columns() -> Iterator[tuple[TableKind, Column]]:
 
 
 def metrics_in(query: str) -> set[str]:
+    """Return the metrics that a query is made of; `mljob:x` is what the rules record of `mljob_x`."""
     promql_parser.parse(query)
-    return set(re.findall(r"\b(mljob_[a-z0-9_]+)", query))
+    return {name.replace(":", "_") for name in re.findall(r"\bmljob[:_][a-z0-9_]+", query)}
 
 
 @pytest.mark.parametrize("key", sorted(TITLES))

@@ -20,8 +20,9 @@ def test_no_check_finds_a_fault_where_there_is_none() -> None:
     assert uid_faults([dashboard], {"runwatch-fleet": "Fleet"}) == []
 
 
-STAT, TABLE = ("panels", 0), ("panels", 1, "panels", 0)
+STAT, TABLE = ("panels", 0), ("panels", 2, "panels", 0)
 STAT_DEFAULTS = (*STAT, "fieldConfig", "defaults")
+GRAPH_DEFAULTS = ("panels", 1, "fieldConfig", "defaults")
 ANNOTATION = ("annotations", "list", 0)
 VARIABLE = ("templating", "list", 1)
 
@@ -74,6 +75,15 @@ BROKEN: list[tuple[str, tuple[str | int, ...], object, str]] = [
     ("layout", (*STAT, "gridPos"), {"x": 20, "y": 0, "w": 5, "h": 4}, "beyond the page"),
     ("layout", (*STAT, "gridPos"), {"x": 0, "y": 1, "w": 12, "h": 4}, "lies on another"),
     ("layout", (*TABLE, "id"), 1, "two panels have the id 1"),
+    (
+        "widths",
+        (*TABLE, "fieldConfig", "overrides", 1, "properties"),
+        [{"id": "unit", "value": "s"}, {"id": "custom.width", "value": 1241}],
+        "the columns need 1391 pixels, there are 1390",
+    ),
+    ("colours of lines", (*GRAPH_DEFAULTS, "color", "mode"), "thresholds", "coloured by thresholds"),
+    ("colours of lines", (*GRAPH_DEFAULTS, "color"), None, "coloured by None"),
+    ("ends of axes", (*GRAPH_DEFAULTS, "custom"), {}, "Fleet / Goodput: no end of the axis"),
     ("columns of links", (*STAT_DEFAULTS, "links"), [{"url": '/d/x?var-run=${__data.fields["Name"]}'}], "column Name"),
     ("types", ("refreshRate",), "1m", "refreshRate is unknown"),
     ("types", (*STAT, "gridPos", "w"), "12", "grid_pos.w is '12'"),

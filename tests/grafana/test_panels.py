@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.grafana.expected_tables import DASH, FLEET_STATS, FLEET_TABLES, Table, shows
+from tests.grafana.expected_tables import DASH, FLEET_STATS, FLEET_TABLES, Moment, Table, shows
 from tests.grafana.node_programs import build_panel_program, node_programs
 from tests.grafana.watched_fleet import watched_fleet
 
@@ -51,7 +51,7 @@ def has_data(panel: Panel) -> bool:
     if "table" in panel:
         return bool(panel["table"]["rows"])
     if "values" in panel:
-        return any(value["number"] is not None for value in panel["values"])
+        return any(value["number"] is not None or value["text"] != DASH for value in panel["values"])
     return any(series["points"] for series in panel["series"])
 
 
@@ -187,6 +187,35 @@ def test_rows_link_to_the_page_of_their_job(shown: Shown) -> None:
     ]  # fmt: skip
     for job in jobs:
         assert math.isclose(float(job["to"]) - float(job["from"]), RANGE_SECONDS * 1000)
+
+
+def test_a_jobs_table_of_causes_has_all_columns_whatever_was_measured(shown: Shown) -> None:
+    titles = ["Cause", "Interruptions", "Newest interruption", "Gaps", "Time in gaps", "Newest gap ended"]
+    tables = {job: page["Interruptions and gaps by cause"]["table"] for job, page in shown.pages.items()}
+    assert {job: table["columns"] for job, table in tables.items()} == dict.fromkeys(RUNS, titles)
+    causes = ("chain", "failure", "preemption", "unexplained", "unknown")
+    rows = {row[0]["text"]: [cell["text"] for cell in row[1:]] for row in tables["delphi", "lab"]["rows"]}
+    assert list(rows) == [f"{cause} at lab" for cause in causes]
+    assert [rows["preemption at lab"][column] for column in (0, 2, 3)] == ["1", "1", "25 mins"]
+    assert all(Moment().holds(rows["preemption at lab"][column]) for column in (1, 4))
+    assert rows["unexplained at lab"] == [DASH, DASH, "0", "0 s", DASH]
+    # Without a scheduler nobody knows of interruptions, nor why steps stood still.
+    alone = [[cell["text"] for cell in row] for row in tables["delphi", "desk"]["rows"]]
+    assert alone == [["unknown at desk", DASH, DASH, "0", "0 s", DASH]]
+
+
+def test_the_first_row_that_cannot_be_read_is_seen(shown: Shown) -> None:
+    [line] = shown.dashboards["runwatch"]["Rows of histories that could not be read"]["series"]
+    assert line["name"].startswith("delphi, 127.0.0.1:")
+    assert line["last"] == "1"
+
+
+def test_only_requests_for_histories_are_set_against_the_budget(shown: Shown) -> None:
+    panels = shown.dashboards["runwatch"]
+    lines = [line["name"] for line in panels["Requests for histories against W&B's budget"]["series"]]
+    assert lines == ["histories"]  # no history of the fleet is in W&B, so no budget
+    sources = {line["name"] for line in panels["Requests a minute"]["series"]}
+    assert {"history", "checkpoints", "scheduler"} < sources
 
 
 def test_the_exporters_own_numbers_are_as_worked_out(shown: Shown) -> None:

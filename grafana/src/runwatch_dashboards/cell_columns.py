@@ -30,6 +30,9 @@ CHECK_TITLES = {"tunnel": "Tunnel", "api_base": "API base", "engine": "Engine", 
 
 _SECONDS = "s"
 
+_DURATION, _LARGE_NUMBER, _MOMENT = 78, 82, 155
+"""Pixels that `12.5 hours`, `1,234,567` and a time with its date need."""
+
 
 def columns_of(column: Column, selection: Selection) -> Columns:
     """Return Grafana's columns for one of the exporter's.
@@ -47,17 +50,17 @@ def columns_of(column: Column, selection: Selection) -> Columns:
 def _name(column: Column, _selection: Selection) -> Columns:
     link = prop("links", [links.to_run()])
     return (
-        GridColumn(column.title, label="run", properties=(link,), width=260),
-        label_column("Site", "site", width=100),
+        GridColumn(column.title, label="run", properties=(link,), least_width=126),
+        label_column("Site", "site", width=66),
     )
 
 
 def _bucket(column: Column, _selection: Selection) -> Columns:
-    return (label_column(column.title, "bucket", width=90),)
+    return (label_column(column.title, "bucket", width=85),)
 
 
 def _kind(column: Column, _selection: Selection) -> Columns:
-    return (label_column(column.title, "kind", width=140),)
+    return (label_column(column.title, "kind", width=180),)
 
 
 def _state(_column: Column, selection: Selection) -> Columns:
@@ -85,7 +88,6 @@ def _fixed(column: Column, selection: Selection) -> Columns:
             mappings=numbers.tiny(column.decimals, signed=metric in numbers.SIGNED),
             steps=steps,
             base=base,
-            width=125 if len(column.title) > 12 else 105,
         ),
     )
 
@@ -102,11 +104,20 @@ def _fixed_of_largest_n(column: Column, selection: Selection) -> Columns:
         decimals=column.decimals,
         mappings=numbers.tiny(column.decimals, signed=False),
     )
-    return (shown, GridColumn("N", shown.ref, label="n", width=60))
+    return (
+        shown,
+        GridColumn(
+            "N",
+            shown.ref,
+            label="n",
+            properties=(prop("custom.align", "right"), prop("custom.filterable", False)),
+            width=40,
+        ),
+    )
 
 
 def _whole(column: Column, selection: Selection) -> Columns:
-    return (number_column(column.title, value(column.metrics[0], *selection), "locale"),)
+    return (number_column(column.title, value(column.metrics[0], *selection), "locale", width=_LARGE_NUMBER),)
 
 
 def _percent(column: Column, selection: Selection) -> Columns:
@@ -116,7 +127,7 @@ def _percent(column: Column, selection: Selection) -> Columns:
 
 def _duration(column: Column, selection: Selection) -> Columns:
     query = not_ended(value(column.metrics[0], *selection), *selection)
-    return (number_column(column.title, query, _SECONDS, decimals=1, width=105),)
+    return (number_column(column.title, query, _SECONDS, decimals=1, width=_DURATION),)
 
 
 def _preemptions(column: Column, selection: Selection) -> Columns:
@@ -131,14 +142,19 @@ def _preemptions(column: Column, selection: Selection) -> Columns:
 def _gaps(column: Column, selection: Selection) -> Columns:
     counts, seconds = column.metrics
     return (
-        number_column(column.title, f"sum by ({JOB}) ({value(counts, *selection, keep='cause')})", "none", width=70),
-        number_column("Gap time", f"sum by ({JOB}) ({value(seconds, *selection, keep='cause')})", _SECONDS, decimals=1),
+        number_column(column.title, f"sum by ({JOB}) ({value(counts, *selection, keep='cause')})", "none", width=54),
+        number_column(
+            "Gap time",
+            f"sum by ({JOB}) ({value(seconds, *selection, keep='cause')})",
+            _SECONDS,
+            decimals=1,
+            width=_DURATION,
+        ),
         number_column(
             "Unexplained",
             value(counts, *selection, equal("cause", "unexplained")),
             "none",
             steps=((1, palette.WARNING),),
-            width=105,
         ),
     )
 
@@ -154,25 +170,26 @@ def _checkpoint(column: Column, selection: Selection) -> Columns:
             f"{value(step, *selection)} or on (run, site) (({none}) - 1)",
             "none",
             mappings=(palette.words({"-1": ("none", palette.PLAIN)}),),
-            width=105,
         ),
-        number_column("Lag", value(lag, *selection), "none", width=70),
-        number_column("Age", f"clamp_min({age}, 0)", _SECONDS, decimals=1, width=105),
+        number_column("Lag", value(lag, *selection), "none", width=50),
+        number_column("Age", f"clamp_min({age}, 0)", _SECONDS, decimals=1, width=_DURATION),
     )
 
 
 def _since(column: Column, selection: Selection) -> Columns:
     started = value(column.metrics[0], *selection)
     return (
-        number_column(column.title, f"{started} * 1000", "dateTimeAsIso", width=170),
-        number_column("For", f"clamp_min({answered(*selection)} - {started}, 0)", _SECONDS, decimals=1),
+        number_column(column.title, f"{started} * 1000", "dateTimeAsIso", width=_MOMENT),
+        number_column(
+            "For", f"clamp_min({answered(*selection)} - {started}, 0)", _SECONDS, decimals=1, width=_DURATION
+        ),
     )
 
 
 def _elapsed(column: Column, selection: Selection) -> Columns:
     started, ended = (value(metric, *selection) for metric in column.metrics)
     until = f"({ended} or on (run, site) ({not_ended(answered(*selection), *selection)}))"
-    return (number_column(column.title, f"clamp_min({until} - {started}, 0)", _SECONDS, decimals=1),)
+    return (number_column(column.title, f"clamp_min({until} - {started}, 0)", _SECONDS, decimals=1, width=_DURATION),)
 
 
 def _chunks(column: Column, selection: Selection) -> Columns:
@@ -185,13 +202,12 @@ def _chunks(column: Column, selection: Selection) -> Columns:
             value(metric, *selection, equal("state", state)),
             "none",
             steps=((1, colours[state]),) if state in colours else (),
-            width=80,
         )
         for state, title in titles.items()
     }
     every = f'state=~"{"|".join(CHUNK_STATES)}"'
     total = f"sum by ({JOB}) ({value(metric, *selection, every, keep='state')})"
-    return (counted["done"], number_column("of", total, "none", width=60), *list(counted.values())[1:])
+    return (counted["done"], number_column("of", total, "none", width=45), *list(counted.values())[1:])
 
 
 def _top_exception(column: Column, selection: Selection) -> Columns:
@@ -201,7 +217,7 @@ def _top_exception(column: Column, selection: Selection) -> Columns:
     other = value(metric, *selection, equal("exception", "other"), keep="exception")
     none = f'label_replace({value(ratio, *selection)} == 0, "exception", "none", "", "")'
     count = number_column("Exceptions", f"{named} or on (run, site) {other} or on (run, site) {none}", "locale")
-    return (GridColumn(column.title, count.ref, label="exception", width=200), count)
+    return (GridColumn(column.title, count.ref, label="exception", width=165), count)
 
 
 def _infrastructure(column: Column, selection: Selection) -> Columns:
@@ -212,7 +228,7 @@ def _infrastructure(column: Column, selection: Selection) -> Columns:
             value(column.metrics[0], *selection, equal("check", check)),
             "none",
             mappings=(told,),
-            width=85,
+            width=80 if len(CHECK_TITLES[check]) > 6 else 68,
         )
         for check in INFRA_CHECKS
     )

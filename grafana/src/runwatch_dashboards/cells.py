@@ -21,6 +21,12 @@ Selection = tuple[str, ...]
 NOT_TOLD = len(thresholds.VERDICTS)
 """The place of a job without a verdict in the order of how bad jobs are: behind all others."""
 
+_FILTER = 20
+"""Pixels of a filter beside a title."""
+
+_LEAST_NUMBER = 62
+"""Pixels that `123,456` needs."""
+
 TREND_REF = "trend"
 """The query that tables are sorted by."""
 
@@ -37,6 +43,7 @@ class GridColumn:
         properties: Overrides of the field.
         mappings: How values are written, before which a missing one always is a dash.
         width: In pixels; 0 lets Grafana share out what is left.
+        least_width: Of a column without a width, in pixels; 0 for Grafana's own, 150.
     """
 
     title: str
@@ -46,6 +53,7 @@ class GridColumn:
     properties: tuple[models.DynamicConfigValue, ...] = ()
     mappings: tuple[models.ValueMapping, ...] = ()
     width: int = 0
+    least_width: int = 0
 
     @property
     def field_name(self) -> str:
@@ -59,6 +67,8 @@ class GridColumn:
             own.append(prop("mappings", [palette.missing(), palette.empty_text(), *self.mappings]))
         if self.width:
             own.append(prop("custom.width", self.width))
+        if self.least_width:
+            own.append(prop("custom.minWidth", self.least_width))
         return own
 
 
@@ -78,9 +88,9 @@ def number_column(
     mappings: Sequence[models.ValueMapping] = (),
     steps: Sequence[tuple[float, str]] = (),
     base: str = palette.PLAIN,
-    width: int = 95,
+    width: int = 0,
 ) -> GridColumn:
-    """Return a column of numbers.
+    """Return a column of numbers, which nobody picks rows by: it has no filter.
 
     Args:
         title: What stands above it.
@@ -90,18 +100,43 @@ def number_column(
         mappings: How some values are written.
         steps: (value, colour) from which the cell is coloured.
         base: The colour below all steps.
-        width: In pixels.
+        width: In pixels; 0 for what title or number need.
     """
-    properties = [prop("unit", unit), prop("decimals", decimals), prop("custom.align", "right")]
+    properties = [
+        prop("unit", unit),
+        prop("decimals", decimals),
+        prop("custom.align", "right"),
+        prop("custom.filterable", False),
+    ]
     if steps or any(isinstance(mapping, models.ValueMap) for mapping in mappings):
         properties.append(coloured_cell())
     if steps:
         properties.append(prop("thresholds", palette.steps(*steps, base=base).build()))
-    return GridColumn(title, ref_of(title), query, properties=tuple(properties), mappings=tuple(mappings), width=width)
+    return GridColumn(
+        title,
+        ref_of(title),
+        query,
+        properties=tuple(properties),
+        mappings=tuple(mappings),
+        width=width or max(_LEAST_NUMBER, width_of_header(title)),
+    )
+
+
+def width_of_header(title: str) -> int:
+    """Return how many pixels a title needs above a column without a filter, in Grafana's font (Inter, 14 px)."""
+    return 19 + round(sum(_letter_width(letter) for letter in title))
+
+
+def _letter_width(letter: str) -> float:
+    if letter in "mwMW@%":
+        return 12.5
+    if letter in "iljtfr ()*'/-":
+        return 5
+    return 10 if letter.isupper() else 8
 
 
 def word_column(
-    title: str, ref: str, query: str, words: Sequence[str], colours: dict[str, str], *, width: int
+    title: str, ref: str, query: str, words: Sequence[str], colours: dict[str, str], *, least_width: int
 ) -> GridColumn:
     """Return a column of words, made of their places in a list (see `queries.code`)."""
     return GridColumn(
@@ -110,7 +145,7 @@ def word_column(
         query,
         properties=(prop("unit", "none"), prop("custom.align", "left"), coloured_cell()),
         mappings=(palette.codes(words, colours),),
-        width=width,
+        least_width=least_width,
     )
 
 
@@ -124,7 +159,7 @@ def trend_column(title: str, selection: Selection) -> GridColumn:
     place = code("mljob_trend", "verdict", thresholds.VERDICTS, *selection)
     unknown = f"max by (run, site, bucket) (mljob_info{{{matchers(*selection)}}}) * {NOT_TOLD}"
     query = f"{place} or on (run, site) {unknown}"
-    return word_column(title, TREND_REF, query, [*words, MISSING], colours, width=190)
+    return word_column(title, TREND_REF, query, [*words, MISSING], colours, least_width=125)
 
 
 def one_hot_column(title: str, metric: str, label: str, texts: models.ValueMapping, selection: Selection) -> GridColumn:
@@ -136,7 +171,7 @@ def one_hot_column(title: str, metric: str, label: str, texts: models.ValueMappi
         label=label,
         properties=(coloured_cell(),),
         mappings=(texts,),
-        width=105,
+        width=max(84, width_of_header(title) + _FILTER),
     )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.builders import stat, timeseries
-from grafana_foundation_sdk.models import common
 
 from runwatch_dashboards import exporter_sources, links, palette, variables
 from runwatch_dashboards.document import frame
 from runwatch_dashboards.exporter_sources import DEFAULT_BUDGET, MIN_INTERVAL
 from runwatch_dashboards.graphs import graph, saying, stepped
-from runwatch_dashboards.panels import single_stat
-from runwatch_dashboards.queries import instant, series
+from runwatch_dashboards.panels import label_stat, single_stat
+from runwatch_dashboards.queries import instant, series, table
 
 SCRAPE = 'job="runwatch"'
 """The scrape job has this name: the rules rely on it too."""
@@ -38,14 +37,9 @@ def _stats() -> Iterator[stat.Panel]:
     )
     # The version is a label: a value of 1 says nothing.
     yield (
-        single_stat(
-            "Version",
-            "Of each process.",
-            "none",
-            [instant("version", "count by (version) (runwatch_build_info)", "{{version}}")],
-        )
-        .text_mode(common.BigValueTextMode.NAME)
-        .span(3)
+        label_stat(
+            "Version", "Of each process.", table("version", "count by (version) (runwatch_build_info)"), "version"
+        ).span(3)
     )
     # Two exporters may be replicas, or watch different jobs: their own counts do not tell which, the jobs' names do.
     yield _stat(
@@ -164,7 +158,7 @@ def _skipped() -> Iterator[timeseries.Panel]:
         counted = f"sum by (run, instance) ({metric}) > 0"
         yield stepped(
             graph(title, description, "locale", [series("skipped", counted, "{{run}}, {{instance}}")])
-            .no_value("None.")
+            .no_value("None counted.")
             .decimals(0)
             .min(0)
             .span(12)
@@ -197,17 +191,11 @@ def _process() -> Iterator[timeseries.Panel]:
     yield (
         graph(
             "Open files",
-            "Of those that each process may open.",
-            "percentunit",
-            [
-                series(
-                    "open",
-                    f"max by (instance) (process_open_fds{{{SCRAPE}}} / process_max_fds{{{SCRAPE}}})",
-                    "{{instance}}",
-                )
-            ],
+            "Of each process. process_max_fds tells how many it may open.",
+            "locale",
+            [series("open", f"max by (instance) (process_open_fds{{{SCRAPE}}})", "{{instance}}")],
         )
-        .decimals(1)
+        .decimals(0)
         .min(0)
     )
     yield (

@@ -49,13 +49,13 @@ def sources() -> table.Panel:
     """Return one row a source and site."""
     columns = (
         ("up", "Answers", f"max {_BY} (runwatch_source_up{{{SITES}}})", "none"),
-        ("age", "Last read", f"time() - {_last_success()}", "s"),
+        ("age", "Last read", f"round(time() - {_last_success()})", "s"),
         ("interval", "Read every", f"max {_BY} (runwatch_source_interval_seconds{{{SITES}}})", "s"),
         (
             "errors",
             "Failed looks, last hour",
             f"sum {_BY} (increase(runwatch_source_errors_total{{{SITES}}}[1h]))",
-            "none",
+            "locale",
         ),
         (
             "requests",
@@ -75,8 +75,8 @@ def sources() -> table.Panel:
     ).transformations(
         one_table("Source", {ref: title for ref, title, *_ in columns}, sort="Last read", worst_first=True)
     )
-    for _, title, _, unit in columns:
-        panel = panel.override_by_name(title, [prop("unit", unit), prop("decimals", 0 if unit != "s" else 1)])
+    for ref, title, _, unit in columns:
+        panel = panel.override_by_name(title, [prop("unit", unit), prop("decimals", 1 if ref == "poll" else 0)])
     limits = {
         "mode": "absolute",
         "steps": [
@@ -133,6 +133,7 @@ def graphs() -> Iterator[timeseries.Panel]:
         )
         .interval(MIN_INTERVAL)
         .min(0)
+        .span(12)
     )
     busy = f"sum {_BY} (rate(runwatch_poll_duration_seconds_sum{{{SITES}}}[$__rate_interval]))"
     yield (
@@ -145,6 +146,7 @@ def graphs() -> Iterator[timeseries.Panel]:
         )
         .interval(MIN_INTERVAL)
         .min(0)
+        .span(12)
     )
     yield (
         graph(
@@ -156,6 +158,7 @@ def graphs() -> Iterator[timeseries.Panel]:
         .decimals(0)
         .interval(MIN_INTERVAL)
         .min(0)
+        .span(12)
     )
     yield (
         graph(
@@ -173,4 +176,5 @@ def graphs() -> Iterator[timeseries.Panel]:
         .decimals(0)
         .interval(MIN_INTERVAL)
         .min(0)
+        .span(12)
     )

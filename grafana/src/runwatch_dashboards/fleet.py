@@ -9,11 +9,11 @@ from runwatch import thresholds
 from runwatch.catalogue import JOB_STATES
 from runwatch.report.columns import TABLES, TRAINING_HEALTH_TABLE
 from runwatch_dashboards import alerts_now, links, palette, variables
-from runwatch_dashboards.cells import GridColumn, label_column
+from runwatch_dashboards.cells import GridColumn, label_column, width_of_header
 from runwatch_dashboards.document import frame
 from runwatch_dashboards.grid_table import grid_table
 from runwatch_dashboards.panels import coloured_cell, plain_table, prop, single_stat, time_series
-from runwatch_dashboards.queries import OVER, SEEN_LIVING, SELECTED, equal, instant, matchers, series, value
+from runwatch_dashboards.queries import NOT_OVER, RECORDED, SELECTED, equal, instant, matchers, series, value
 from runwatch_dashboards.queries import table as rows
 from runwatch_dashboards.runbooks import to_runbook
 from runwatch_dashboards.source_table import source_table
@@ -88,23 +88,29 @@ def _jobs_by_severity() -> list[stat.Panel]:
 
 
 def _jobs_by_bucket() -> stat.Panel:
-    not_over = f"{_PER_JOB} (mljob_state{{{matchers(*_PICKED, OVER.replace('=~', '!~'))}}})"
+    states = RECORDED["mljob_state"]
+    not_over = f"{_PER_JOB} ({states}{{{matchers(*_PICKED, NOT_OVER)}}})"
+    none = f"0 * count by (bucket) ({states}{{{matchers(*_PICKED)}}})"
     return single_stat(
         "Jobs that are not over, by bucket",
-        "Jobs that run, wait or whose state is not known. No bucket is shown that has no job at all.",
+        "Jobs that run, wait or whose state is not known; by the rules' records. No bucket is shown without any job.",
         "none",
-        [instant("live", f"sum by (bucket) ({not_over})", "{{bucket}}")],
+        [instant("live", f"count by (bucket) ({not_over}) or {none}", "{{bucket}}")],
     ).span(12)
 
 
 def _jobs_by_state() -> table.Panel:
-    counted = f"sum by (bucket, state) ({value('mljob_state', *_PICKED, source=SEEN_LIVING, keep='state')})"
+    states = f"{RECORDED['mljob_state']}{{{matchers(*_PICKED)}}}"
+    # A state that no job of a bucket is in has a zero; to count the zeros of `mljob_state` itself would cost much.
+    nobody = [f'label_replace(0 * max by (bucket) (runwatch_jobs), "state", "{state}", "", "")' for state in JOB_STATES]
+    zeros = f"({' or '.join(nobody)}) and on (bucket) {states}"
+    counted = f"count by (bucket, state) (max by (run, site, bucket, state) ({states})) or {zeros}"
     panel = plain_table(
         "Jobs by bucket and state",
-        "How many jobs are in each state. Ended jobs are shown while the exporter remembers them.",
+        "How many jobs are in each state, by the rules' records. Ended jobs stay while the exporter remembers them.",
         "none",
         [rows("jobs", counted)],
-    ).height(8)
+    ).height(9)
     corner = "bucket\\state"
     order = {name: place for place, name in enumerate((corner, *JOB_STATES))}
     panel = panel.transformations(
@@ -114,8 +120,9 @@ def _jobs_by_state() -> table.Panel:
             transformation("organize", excludeByName={}, indexByName=order, renameByName={corner: "Bucket"}),
         ]
     )
+    panel = panel.override_by_name("Bucket", [prop("custom.minWidth", 90)])
     for state in JOB_STATES:
-        properties = [prop("custom.width", 82), prop("custom.filterable", False)]
+        properties = [prop("custom.width", max(62, width_of_header(state))), prop("custom.filterable", False)]
         if (colour := palette.state_colour(state)) not in (palette.PLAIN, palette.GREY):
             properties += [coloured_cell(), prop("thresholds", palette.steps((1, colour)).build())]
         panel = panel.override_by_name(state, properties)
@@ -133,7 +140,9 @@ def _firing() -> table.Panel:
         label_column("Bucket", "bucket", width=90),
         label_column("Source", "source", width=100),
         label_column("Action", "action", width=110),
-        GridColumn("Since", label="Value", properties=(prop("unit", "dateTimeAsIso"),), width=170),
+        GridColumn(
+            "Since", label="Value", properties=(prop("unit", "dateTimeAsIso"), prop("custom.align", "right")), width=170
+        ),
     ]
     panel = plain_table(
         "Firing alerts",
@@ -159,8 +168,8 @@ def _goodput_by_site() -> timeseries.Panel:
             [series("goodput", mean, "{{site}}")],
         )
         .max_data_points(_POINTS)
-        .min(0)
-        .max(1)
+        .axis_soft_min(0)
+        .axis_soft_max(1)
     )
 
 

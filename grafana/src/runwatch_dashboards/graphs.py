@@ -11,18 +11,17 @@ from grafana_foundation_sdk.builders.prometheus import Dataquery
 from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models import text as text_models
 
-from runwatch.figures import MISSING
 from runwatch_dashboards import palette
-from runwatch_dashboards.panels import Query, described, prop, time_series
+from runwatch_dashboards.panels import NOT_MEASURED, Query, described, prop, reaching, time_series
 from runwatch_dashboards.queries import series
 
-NOT_MEASURED = f"{MISSING} not measured"
-"""What a graph without a series says: it is no fault of a job that it has no such value."""
+_FEW = 5
+"""How far the axis of counts reaches at least."""
 
 
 def graph(title: str, description: str, unit: str, queries: Sequence[Query]) -> timeseries.Panel:
     """Return a graph of one job or of the exporter, three to a row at most."""
-    return time_series(title, description, unit, queries).no_value(NOT_MEASURED).span(8)
+    return time_series(title, description, unit, queries).span(8)
 
 
 def line(ref: str, expression: str, legend: str) -> Dataquery:
@@ -38,6 +37,18 @@ def dashed(colour: str) -> list[dashboard.DynamicConfigValue]:
     ]
 
 
+def second_line() -> list[dashboard.DynamicConfigValue]:
+    """Return the properties of the second line of a graph with a healthy band."""
+    return [prop("color", {"mode": "fixed", "fixedColor": palette.SECOND})]
+
+
+def coloured(panel: timeseries.Panel, colours: Mapping[str, str]) -> timeseries.Panel:
+    """Give lines that are named by a word, as `line` names them, the colour of the word: {word: colour}."""
+    for word, colour in colours.items():
+        panel = panel.override_by_regexp(f"/^{word} at /", [prop("color", {"mode": "fixed", "fixedColor": colour})])
+    return panel
+
+
 def stacked(panel: timeseries.Panel) -> timeseries.Panel:
     """Draw the parts of a whole one on the other."""
     stacking = common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A")
@@ -46,7 +57,7 @@ def stacked(panel: timeseries.Panel) -> timeseries.Panel:
 
 def stepped(panel: timeseries.Panel) -> timeseries.Panel:
     """Draw counts as steps: between two scrapes nothing is known of a slope."""
-    return panel.line_interpolation(common.LineInterpolation.STEP_AFTER)
+    return reaching(panel, _FEW).line_interpolation(common.LineInterpolation.STEP_AFTER)
 
 
 def timeline(title: str, description: str, queries: Sequence[Query]) -> statetimeline.Panel:

@@ -21,12 +21,12 @@ def grid_table() -> table.Panel:
     cells = f"sum by (grid, site) (max by (grid, site, state) (runwatch_grid_cells{{{SELECTED}}}))"
     last = "topk by (grid) (1, max by (grid, run) (runwatch_grid_long_pole))"
     eta = f"({cells} * 0 + 1) * on (grid) group_left (run) {last}"
-    pole = number_column("Long pole's ETA", eta, "s", decimals=1, width=130)
+    pole = number_column("Long pole's ETA", eta, "s", decimals=1)
     columns = [
-        label_column("Grid", "grid", width=260),
+        label_column("Grid", "grid"),
         label_column("Site", "site", width=100),
         *(_cells_in(state) for state in GRID_CELL_STATES),
-        GridColumn("Long pole", pole.ref, label="run", width=260),
+        GridColumn("Long pole", pole.ref, label="run"),
         pole,
     ]
     queries = [rows(_ALL_REF, keyed(cells, *_LABELS, of=_LABELS))]
@@ -48,4 +48,4 @@ def grid_table() -> table.Panel:
 def _cells_in(state: str) -> GridColumn:
     told = f"max by (grid, site) (runwatch_grid_cells{{{matchers(SELECTED, equal('state', state))}}})"
     steps = ((1, palette.WARNING),) if state == "failed" else ()
-    return number_column(state.capitalize(), told, "none", steps=steps, width=90)
+    return number_column(state.capitalize(), told, "none", steps=steps)

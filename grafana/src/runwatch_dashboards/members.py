@@ -8,7 +8,7 @@ from __future__ import annotations
 from runwatch.catalogue import INFO_LABELS
 from runwatch.report.columns import BRINGUP_TABLE, OTHER_TABLE, TRAINING_HEALTH_TABLE, TableKind
 from runwatch_dashboards.cells import Selection
-from runwatch_dashboards.queries import OVER, SEARCHED, equal, matchers
+from runwatch_dashboards.queries import SEARCHED, equal, matchers, over
 
 _SHOWN_INFO = ("kind", "shaping", "tracker_row")
 """The labels of `mljob_info` that tables show."""
@@ -46,6 +46,5 @@ def members(kind: TableKind, selection: Selection) -> str:
     steps = f"mljob_step{{{selectors}}} or mljob_rl_step{{{selectors}}}"
     if kind is TRAINING_HEALTH_TABLE:
         return f"{jobs} and on (run, site) ({steps})"
-    over = f"mljob_state{{{matchers(*selection, OVER)}}} == 1"
-    begun = f"({steps} or mljob_trials{{{selectors}}} > 0 or {over})"
+    begun = f"({steps} or mljob_trials{{{selectors}}} > 0 or {over(*selection)})"
     return f"{jobs} {'unless' if kind is BRINGUP_TABLE else 'and'} on (run, site) {begun}"

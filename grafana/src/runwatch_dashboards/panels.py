@@ -32,6 +32,12 @@ UNITS = {
 }
 """Grafana's id of each unit of the catalogue. `locale` writes thousands separators. Timestamps are given in ms."""
 
+NOT_MEASURED = f"{MISSING} not measured"
+"""What a graph without a series says: it is no fault of a job that it has no such value."""
+
+_SMALL_RATIO = 0.1
+"""How far the axis of a ratio reaches at least."""
+
 Query = Builder[Dataquery]
 
 
@@ -71,28 +77,36 @@ def time_series(title: str, description: str, unit: str, queries: Sequence[Query
 
     A line has a colour of its own: in that of a threshold a healthy one could not be seen, or told from another.
     """
-    legend = (
+    tooltip = (
+        common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING)
+    )
+    panel = (
+        described(timeseries.Panel(), title, description, unit, queries)
+        .color_scheme(dashboard_builders.FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC))
+        .draw_style(common.GraphDrawStyle.LINE)
+        .no_value(NOT_MEASURED)
+        .line_width(1)
+        .fill_opacity(0)
+        .span_nulls(False)
+        .show_points(common.VisibilityMode.AUTO)
+        .legend(legend(highest_first=True))
+        .tooltip(tooltip)
+        .height(8)
+        .span(12)
+    )
+    return reaching(panel, _SMALL_RATIO) if unit == UNITS[Unit.RATIO] else panel
+
+
+def legend(*, highest_first: bool) -> common_builders.VizLegendOptions:
+    """Return the legend of a graph: a table of each line's newest value, which tells the lines that matter first."""
+    return (
         common_builders.VizLegendOptions()
         .show_legend(True)
         .display_mode(common.LegendDisplayMode.TABLE)
         .placement(common.LegendPlacement.BOTTOM)
         .calcs(["lastNotNull"])
-    )
-    tooltip = (
-        common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING)
-    )
-    return (
-        described(timeseries.Panel(), title, description, unit, queries)
-        .color_scheme(dashboard_builders.FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC))
-        .draw_style(common.GraphDrawStyle.LINE)
-        .line_width(1)
-        .fill_opacity(0)
-        .span_nulls(False)
-        .show_points(common.VisibilityMode.AUTO)
-        .legend(legend)
-        .tooltip(tooltip)
-        .height(8)
-        .span(12)
+        .sort_by("Last *")
+        .sort_desc(highest_first)
     )
 
 
@@ -115,6 +129,11 @@ def limited(panel: timeseries.Panel, *above: tuple[float, str], base: str) -> ti
     low = lowest - margin if len(above) > 1 else 0
     style = common_builders.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.LINE_AND_AREA)
     panel = panel.thresholds(palette.steps(*above, base=base)).thresholds_style(style)
+    if palette.GOOD in (base, *(colour for _, colour in above)):
+        # The palette's first colour is green, which on a green area is hardly seen.
+        panel = panel.color_scheme(
+            dashboard_builders.FieldColor().mode(dashboard.FieldColorModeId.SHADES).fixed_color(palette.NEUTRAL)
+        )
     return reaching(panel, highest + margin, low if lowest < 0 else max(low, 0))
 
 
@@ -132,6 +151,13 @@ def single_stat(title: str, description: str, unit: str, queries: Sequence[Query
         .height(4)
         .span(4)
     )
+
+
+def label_stat(title: str, description: str, query: Query, label: str) -> stat.Panel:
+    """Return the values of a label of a query for a table, or a dash where there is no series."""
+    reduced = common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(True).fields(f"/^{label}$/")
+    panel = single_stat(title, description, "none", [query]).reduce_options(reduced)
+    return panel.text_mode(common.BigValueTextMode.VALUE)
 
 
 def plain_table(title: str, description: str, unit: str, queries: Sequence[Query]) -> table.Panel:

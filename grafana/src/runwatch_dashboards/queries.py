@@ -24,8 +24,15 @@ SELECTED = 'site=~"$site"'
 SEARCHED = f"run=~{PREFIX}"
 """The matcher of what was typed. It costs a look at every name of a run there is: once a table, not in each query."""
 
-OVER = f'state=~"{"|".join(sorted(ENDED_STATES))}"'
-"""The matcher of `mljob_state` for jobs that are over."""
+NOT_OVER = f'state!~"{"|".join(sorted(ENDED_STATES))}"'
+"""The matcher of a job's state for jobs that are not over."""
+
+_REPLICAS = 4
+"""More replicas of the exporter nobody runs."""
+
+RECORDED = {"mljob_state": "mljob:state", "mljob_phase": "mljob:phase"}
+"""One-hot metrics whose one word the rules record, replicas as one: a ninth and a sixth of the series to go through."""
+
 OF_RUN = 'site=~"$site", run=${run:doublequote}'
 """The matchers of the *Run* dashboard. The format quotes the name; `"$run"` would break on a quotation mark in it."""
 
@@ -56,21 +63,47 @@ def value(metric: str, *selection: str, source: str = "", keep: str = "") -> str
     return " ".join(text.split()).replace("( ", "(").replace(" )", ")")
 
 
+def extremes(metric: str, count: int, *selection: str, lowest: bool = False, function: str = "") -> str:
+    """Return one series a job of a metric, of the jobs with the highest values (or lowest).
+
+    The extreme series are picked before replicas are made one: to do that for all jobs at each point of a graph costs
+    several times as much. So many are picked that `count` jobs are among them with up to `_REPLICAS` replicas.
+
+    Args:
+        metric: A name of the catalogue.
+        count: How many jobs.
+        selection: Label matchers.
+        lowest: Whether the lowest values are the extreme ones.
+        function: What is done to the value first.
+
+    Raises:
+        KeyError: the catalogue has no such metric.
+    """
+    pick, of_replicas = ("bottomk", "min") if lowest else ("topk", "max")
+    told_now = value(metric, *selection).removeprefix(f"max by ({JOB}) ")
+    series_picked = f"{pick}({count * _REPLICAS}, {function}{told_now})"
+    return f"{pick}({count}, {of_replicas} by ({JOB}) ({series_picked}))"
+
+
 def code(metric: str, label: str, words: Sequence[str], *selection: str, source: str = SEEN_LIVING) -> str:
     """Return one series a job of a one-hot metric: the place of its word in a list, to be shown by `palette.codes`.
 
     A label cannot be sorted by how bad it is, and two replicas that disagree would be two rows. The lowest place wins.
     """
-    selectors = [f"{metric}{{{matchers(*selection, equal(label, word))}}}" for word in words]
-    terms = _either([f"({selector} == 1) * {place}" for place, selector in enumerate(selectors)])
-    return f"min by ({JOB}) ({terms} unless ignoring (source, {label}) {_outdated(source)})"
+    places = _either(
+        [f'label_replace(vector({place}), "{label}", "{word}", "", "")' for place, word in enumerate(words)]
+    )
+    terms = f"({metric}{{{matchers(*selection)}}} == 1) * on ({label}) group_left () {places}"
+    return f"min by ({JOB}) (({terms}) unless ignoring (source, {label}) {_outdated(source)})"
 
 
 def told(metric: str, label: str, *selection: str, source: str = SEEN_LIVING) -> str:
     """Return one series a job of a one-hot metric: the one that is 1, with its label.
 
-    What is 0 is left out first: most of the series are.
+    It is the recorded one where the rules record it. Else what is 0 is left out first: most of the series are.
     """
+    if metric in RECORDED:
+        return f"max by ({JOB}, {label}) ({RECORDED[metric]}{{{matchers(*selection)}}})"
     selector = f"{metric}{{{matchers(*selection)}}} == 1"
     return f"max by ({JOB}, {label}) (({selector}) unless ignoring (source, {label}) {_outdated(source)})"
 
@@ -87,10 +120,14 @@ def _either(terms: Sequence[str]) -> str:
     return f"({_either(terms[:middle])} or {_either(terms[middle:])})"
 
 
+def over(*selection: str) -> str:
+    """Return a series for each job that is over: a reason is told of these alone, and states are far more series."""
+    return f"mljob_end_reason{{{matchers(*selection)}}}"
+
+
 def not_ended(expression: str, *selection: str) -> str:
     """Return the expression without the jobs that are over."""
-    over = f"mljob_state{{{matchers(*selection, OVER)}}} == 1"
-    return f"({expression}) unless on (run, site) ({over})"
+    return f"({expression}) unless on (run, site) {over(*selection)}"
 
 
 def answered(*selection: str) -> str:

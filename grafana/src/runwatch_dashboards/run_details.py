@@ -1,5 +1,4 @@
-"""The *Run* dashboard: the smaller values below the big ones, most of them there only when there is something to "
-"say."""
+"""The *Run* dashboard: the smaller values below the big ones, most of them there only when they say something."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ from grafana_foundation_sdk.models import common
 from runwatch.catalogue import END_REASONS, WAITING_REASONS
 from runwatch_dashboards import palette
 from runwatch_dashboards.graphs import saying
-from runwatch_dashboards.panels import single_stat
-from runwatch_dashboards.queries import OF_RUN, code, instant, value
+from runwatch_dashboards.panels import label_stat, single_stat
+from runwatch_dashboards.queries import OF_RUN, code, instant, table, value
 
 
 def _small(title: str, description: str, unit: str, expression: str) -> stat.Panel:
@@ -95,16 +94,20 @@ def _figures() -> Iterator[stat.Panel]:
         f"{value('mljob_upload_timestamp_seconds', OF_RUN)} * 1000",
     )
     chips = value("mljob_accelerators", OF_RUN, source="scheduler", keep="type")
-    yield _named("Chips", "Of the gang, by type.", chips, "{{type}}").text_mode(common.BigValueTextMode.VALUE_AND_NAME)
+    yield (
+        single_stat("Chips", "Of the gang, by type.", "none", [instant("value", chips, "{{type}}")])
+        .text_mode(common.BigValueTextMode.VALUE_AND_NAME)
+        .height(3)
+        .span(3)
+    )
     successor = value("mljob_successor", OF_RUN, keep="scheduler_job") + " == 1"
-    yield _named(
-        "Successor",
-        "The scheduler's job that runs, or can still start, after the newest link of the chain ended.",
-        successor,
-        "{{scheduler_job}}",
-    ).text_mode(common.BigValueTextMode.NAME)
-
-
-def _named(title: str, description: str, expression: str, legend: str) -> stat.Panel:
-    """Return a small value that is told by a label."""
-    return single_stat(title, description, "none", [instant("value", expression, legend)]).height(3).span(3)
+    yield (
+        label_stat(
+            "Successor",
+            "The scheduler's job that runs, or can still start, after the newest link of the chain ended.",
+            table("value", successor),
+            "scheduler_job",
+        )
+        .height(3)
+        .span(3)
+    )

@@ -11,8 +11,8 @@ from runwatch import thresholds as t
 from runwatch.alerting.promql import number
 from runwatch.figures import percent
 from runwatch_dashboards import palette
-from runwatch_dashboards.graphs import graph, line, stacked, timeline
-from runwatch_dashboards.panels import limited
+from runwatch_dashboards.graphs import graph, line, second_line, timeline
+from runwatch_dashboards.panels import limited, reaching
 from runwatch_dashboards.queries import OF_RUN, equal, value
 
 
@@ -67,8 +67,8 @@ def _rewards() -> Iterator[timeseries.Panel]:
             (t.RL_TRIAL_PASS_RATIO_LOW, palette.GOOD),
             base=palette.BAD,
         )
-        .min(0)
-        .max(1)
+        .axis_soft_min(0)
+        .axis_soft_max(1)
     )
 
 
@@ -84,7 +84,7 @@ def _gradients() -> Iterator[timeseries.Panel]:
         ),
         (t.RL_GRAD_NORM_LIMIT, palette.BAD),
         base=palette.GOOD,
-    )
+    ).override_by_query("B", second_line())
     yield limited(
         _signal(
             "Gradient norm against its window",
@@ -126,11 +126,14 @@ def _entropy() -> Iterator[timeseries.Panel]:
         (t.RL_ENTROPY_DEVIATION, palette.BAD),
         base=palette.BAD,
     )
-    yield _signal(
-        "Z-clip",
-        "Whether, or how often, the clipping of outlier gradients was triggered, as logged.",
-        "none",
-        _of("mljob_rl_z_clip_triggered", "triggered"),
+    yield reaching(
+        _signal(
+            "Z-clip",
+            "Whether, or how often, the clipping of outlier gradients was triggered, as logged.",
+            "none",
+            _of("mljob_rl_z_clip_triggered", "triggered"),
+        ),
+        1,
     )
 
 
@@ -153,11 +156,12 @@ def _log_ratios() -> Iterator[timeseries.Panel]:
             "log-ratio (policy), largest",
             f"Healthy below {number(t.RL_LOG_RATIO_MAX_HEALTHY_HIGH)}.",
             "none",
-            _of("mljob_rl_log_ratio_abs", "{{stat}}", 'stat=~"max|p99"', keep="stat"),
+            _of("mljob_rl_log_ratio_abs", "largest", equal("stat", "max")),
+            _of("mljob_rl_log_ratio_abs", "99th percentile", equal("stat", "p99"), ref="B"),
         ),
         (t.RL_LOG_RATIO_MAX_HEALTHY_HIGH, palette.WARNING),
         base=palette.GOOD,
-    )
+    ).override_by_query("B", second_line())
     yield limited(
         _signal(
             "log-ratio (policy) against its window",
@@ -169,7 +173,7 @@ def _log_ratios() -> Iterator[timeseries.Panel]:
         ),
         (t.RL_LOG_RATIO_MEAN_WINDOW_RATIO, palette.BAD),
         base=palette.GOOD,
-    )
+    ).override_by_query("B", second_line())
     yield _signal(
         "log-ratio (policy) by position",
         "By percent of the answer. Healthy: even.",
@@ -221,14 +225,17 @@ def _generator() -> Iterator[timeseries.Panel]:
         "locale",
         _of("mljob_rl_generated_tokens", "tokens"),
     )
-    yield stacked(
+    # Not stacked: the whole step is one of the parts, and some lie within others.
+    yield (
         _signal(
             "Time of a step, by part",
-            "As the trainer logs it, the newest of each part.",
+            "As the trainer logs it, the newest of each part. Parts may lie within others, as all do within the step.",
             "s",
             _of("mljob_rl_timing_seconds", "{{part}}", keep="part"),
         )
-    ).span(24)
+        .min(0)
+        .span(24)
+    )
 
 
 def signals() -> Iterator[timeseries.Panel]:

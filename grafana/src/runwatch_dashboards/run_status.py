@@ -194,6 +194,7 @@ def identity() -> table.Panel:
             [prop("links", [{"title": "Open the bucket's dashboard", "url": of_bucket, "targetBlank": False}])],
         )
         .filterable(False)
+        .min_width(84)
         .height(4)
     )
 
@@ -243,8 +244,17 @@ def alerts() -> table.Panel:
             ]
         )
         .override_by_name("Alert", [prop("links", [to_runbook("Alert")])])
-        .override_by_name("Since", [prop("unit", "dateTimeAsIso")])
-        .override_by_name("Severity", [prop("mappings", [palette.missing(), palette.words(colours)]), coloured_cell()])
+        .override_by_name(
+            "Severity",
+            [
+                prop("mappings", [palette.missing(), palette.words(colours)]),
+                coloured_cell(),
+                prop("custom.width", 80),
+            ],
+        )
+        .override_by_name("State", [prop("custom.width", 75)])
+        .override_by_name("Since", [prop("unit", "dateTimeAsIso"), prop("custom.width", 158)])
+        .override_by_name("Site", [prop("custom.width", 80)])
         .no_value("No alert of this job fires.")
         .filterable(False)
         .height(7)

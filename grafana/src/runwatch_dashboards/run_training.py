@@ -10,9 +10,9 @@ from grafana_foundation_sdk.builders.prometheus import Dataquery
 from runwatch import thresholds
 from runwatch.alerting.promql import JOB, number, source_of
 from runwatch_dashboards import palette, queries
-from runwatch_dashboards.graphs import dashed, graph, line, stacked, stepped
+from runwatch_dashboards.graphs import coloured, dashed, graph, line, second_line, stacked, stepped
 from runwatch_dashboards.joined import one_table, paired
-from runwatch_dashboards.panels import limited, plain_table, prop, unit_of
+from runwatch_dashboards.panels import limited, plain_table, prop, reaching, unit_of
 from runwatch_dashboards.queries import OF_RUN, value
 from runwatch_dashboards.run_status import STALL_LIMIT, STEP_AGE
 
@@ -51,6 +51,7 @@ def training() -> Iterator[timeseries.Panel]:
         )
         .override_by_query("whole", dashed(palette.NEUTRAL))
         .override_by_query("limit", dashed(palette.WARNING))
+        .decimals(0)
         .min(0)
     )
     yield (
@@ -95,7 +96,7 @@ def training() -> Iterator[timeseries.Panel]:
         ),
         (thresholds.LOSS_DIVERGING_RATIO, palette.WARNING),
         base=palette.GOOD,
-    )
+    ).override_by_query("least", second_line())
     yield limited(
         graph(
             "Gradient norm against its window (not RL)",
@@ -154,6 +155,21 @@ def causes() -> table.Panel:
     for _, title, _, _, unit in columns:
         panel = panel.override_by_name(title, [prop("unit", unit)])
     return panel
+
+
+_CAUSES = {
+    "preemption": palette.NEUTRAL,
+    "failure": palette.WARNING,
+    "chain": palette.GOOD,
+    "unexplained": palette.BAD,
+    "unknown": palette.GREY,
+}
+_TASK_STATES = {
+    "running": palette.GOOD,
+    "pending": palette.NEUTRAL,
+    "succeeded": palette.GREY,
+    "failed": palette.BAD,
+}
 
 
 def _age(timestamp: str) -> str:
@@ -220,24 +236,22 @@ def interruptions() -> Iterator[timeseries.Panel]:
             "percentunit",
             [_of("mljob_goodput_ratio", "goodput", "ratio")],
         )
-        .min(0)
-        .max(1)
+        .axis_soft_min(0)
+        .axis_soft_max(1)
+        .span(12)
     )
-    yield stepped(
-        stacked(
-            graph(
-                "Time lost in gaps, by cause",
-                "Sum of the whole lengths of closed gaps.",
-                "s",
-                [_of("mljob_gap_seconds", "{{cause}}", "gaps", keep="cause")],
-            )
-        )
+    lost = graph(
+        "Time lost in gaps, by cause",
+        "Sum of the whole lengths of closed gaps.",
+        "s",
+        [_of("mljob_gap_seconds", "{{cause}}", "gaps", keep="cause")],
     )
+    yield coloured(reaching(stepped(stacked(lost)), thresholds.MINUTE), _CAUSES).span(12)
 
 
 def surroundings() -> Iterator[timeseries.Panel]:
     """Yield the graphs of the job's tasks and log, and of how fresh what is known of it is."""
-    yield stepped(
+    tasks = stepped(
         stacked(
             graph(
                 "Tasks by state",
@@ -250,8 +264,9 @@ def surroundings() -> Iterator[timeseries.Panel]:
                 ],
             )
         )
-    ).override_by_query(
-        "expected", [*dashed(palette.NEUTRAL), prop("custom.stacking", {"mode": "none"}), prop("custom.fillOpacity", 0)]
+    )
+    yield coloured(tasks, _TASK_STATES).override_by_query(
+        "expected", [*dashed(palette.GREY), prop("custom.stacking", {"mode": "none"}), prop("custom.fillOpacity", 0)]
     )
     log_seen = f'max by ({JOB}) (mljob_observed_timestamp_seconds{{{OF_RUN}, source="log"}})'
     yield graph(

@@ -11,8 +11,8 @@ from runwatch import thresholds as t
 from runwatch.alerting.promql import JOB, number
 from runwatch.figures import percent
 from runwatch_dashboards import palette
-from runwatch_dashboards.graphs import dashed, graph, line, stacked, stepped, timeline
-from runwatch_dashboards.panels import limited
+from runwatch_dashboards.graphs import coloured, dashed, graph, line, stacked, stepped, timeline
+from runwatch_dashboards.panels import limited, prop
 from runwatch_dashboards.queries import OF_RUN, value
 
 
@@ -20,9 +20,19 @@ def _of(metric: str, legend: str, ref: str = "A", keep: str = "") -> Dataquery:
     return line(ref, value(metric, OF_RUN, keep=keep), legend)
 
 
+_CHUNK_STATES = {
+    "done": palette.GOOD,
+    "running": palette.NEUTRAL,
+    "hung": palette.BAD,
+    "failed": palette.WARNING,
+    "pending": palette.GREY,
+}
+
+
 def checks() -> statetimeline.Panel:
     """Return the launch checks, and the upload of traces, over time."""
     words = {"0": ("no", palette.WARNING), "1": ("yes", palette.GOOD)}
+    uploaded = {"0": ("not yet", palette.GREY), "1": ("yes", palette.GOOD)}
     return (
         timeline(
             "Launch checks and upload",
@@ -35,6 +45,7 @@ def checks() -> statetimeline.Panel:
             ],
         )
         .mappings([palette.missing(), palette.words(words)])
+        .override_by_query("upload", [prop("mappings", [palette.missing(), palette.words(uploaded)])])
         .height(6)
     )
 
@@ -112,8 +123,8 @@ def _trials() -> Iterator[timeseries.Panel]:
             "percentunit",
             [_of("mljob_trial_exception_ratio", "with an exception")],
         )
-        .min(0)
-        .max(1)
+        .axis_soft_min(0)
+        .axis_soft_max(1)
     )
     yield limited(
         stepped(
@@ -129,7 +140,7 @@ def _trials() -> Iterator[timeseries.Panel]:
         (t.INSTANT_FAILURES_COUNT, palette.BAD),
         base=palette.GOOD,
     ).min(0)
-    yield stepped(
+    chunks = stepped(
         stacked(
             graph(
                 "Chunks by state",
@@ -140,6 +151,7 @@ def _trials() -> Iterator[timeseries.Panel]:
             )
         )
     )
+    yield coloured(chunks, _CHUNK_STATES)
 
 
 def _engine() -> Iterator[timeseries.Panel]:

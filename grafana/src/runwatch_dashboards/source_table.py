@@ -24,18 +24,18 @@ def source_table() -> table.Panel:
     labels = ("source", "site")
     interval = f"{_PER_SOURCE} (runwatch_source_interval_seconds{{{SELECTED}}})"
     columns = [
-        label_column("Source", "source", width=110),
-        label_column("Site", "site", width=110),
-        number_column("Up", answering, "none", mappings=(up,), width=70),
+        label_column("Source", "source"),
+        label_column("Site", "site", width=90),
+        number_column("Up", answering, "none", mappings=(up,), width=60),
         number_column(
             "Read ago",
-            f"time() - {read} and on (source, site) {answering}",
+            f"round(time() - {read}) and on (source, site) {answering}",
             "s",
             decimals=0,
             steps=((thresholds.SOURCE_DOWN_SECONDS, palette.WARNING),),
         ),
         number_column("Interval", f"{interval} and on (source, site) {answering}", "s"),
-        number_column("Errors in 1 h", errors, "none", width=110),
+        number_column("Errors in 1 h", errors, "locale"),
     ]
     panel = plain_table(
         "Source health",
@@ -47,7 +47,7 @@ def source_table() -> table.Panel:
             for column in columns
             if column.query
         ],
-    ).height(8)
+    ).height(9)
     panel = panel.transformations(to_columns(KEY, columns, ("site", "source", "Value #up"), shown="Value #interval"))
     for column in columns:
         panel = panel.override_by_name(column.title, column.overrides())

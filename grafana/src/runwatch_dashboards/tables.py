@@ -30,9 +30,9 @@ MEMBERS_REF = "job"
 _SHAPING = palette.words({"on": ("shaped", palette.NEUTRAL), "off": ("base", palette.PLAIN)})
 
 _ADDED: Mapping[str, GridColumn] = {
-    RL_TABLE.key: label_column("Shaping", "shaping", width=80, texts=_SHAPING),
-    DATAGEN_TABLE.key: label_column("Tracker row", "tracker_row", width=105),
-    EVAL_TABLE.key: label_column("Kind", "kind", width=120),
+    RL_TABLE.key: label_column("Shaping", "shaping", width=92, texts=_SHAPING),
+    DATAGEN_TABLE.key: label_column("Tracker row", "tracker_row", width=115),
+    EVAL_TABLE.key: label_column("Kind", "kind", width=135),
 }
 """What the terminal writes behind a job's name."""
 

@@ -9,8 +9,8 @@ from grafana_foundation_sdk.builders import timeseries
 
 from runwatch import thresholds
 from runwatch_dashboards import links, palette
-from runwatch_dashboards.panels import limited, prop, time_series
-from runwatch_dashboards.queries import SEARCHED, SELECTED, equal, series, value
+from runwatch_dashboards.panels import legend, limited, prop, time_series
+from runwatch_dashboards.queries import SEARCHED, SELECTED, equal, extremes, series
 
 SHOWN_JOBS = 10
 """More lines in one graph are not told apart."""
@@ -162,10 +162,8 @@ TRENDS: Mapping[str, tuple[Trend, ...]] = {
 
 def trend_panel(trend: Trend, bucket: str) -> timeseries.Panel:
     """Return the panel of a graph, of the jobs with the highest values (or lowest) at each point in time."""
-    told = value(trend.metric, equal("bucket", bucket), SELECTED, SEARCHED, *trend.matchers)
-    if trend.function:
-        told = f"{trend.function}({told})"
-    picked = f"{'bottomk' if trend.lowest else 'topk'}({SHOWN_JOBS}, {told})"
+    selection = (equal("bucket", bucket), SELECTED, SEARCHED, *trend.matchers)
+    picked = extremes(trend.metric, SHOWN_JOBS, *selection, lowest=trend.lowest, function=trend.function)
     panel = time_series(
         trend.title,
         f"{trend.description} At each time the {SHOWN_JOBS} jobs with the {'lowest' if trend.lowest else 'highest'} "
@@ -173,7 +171,11 @@ def trend_panel(trend: Trend, bucket: str) -> timeseries.Panel:
         trend.unit,
         [series("value", picked, "{{run}} ({{site}})")],
     )
-    panel = panel.max_data_points(POINTS).override_by_query("value", [prop("links", [links.series_to_run()])])
+    panel = (
+        panel.legend(legend(highest_first=not trend.lowest))
+        .max_data_points(POINTS)
+        .override_by_query("value", [prop("links", [links.series_to_run()])])
+    )
     if not trend.limits:
         return panel
     return limited(panel, *trend.limits, base=trend.below)

@@ -24,6 +24,10 @@ PREFIX = "`${search:regex}.*`"
 """The pattern of runs that begin with what was typed. In back-ticks: a backslash of the pattern is one in PromQL."""
 
 
+NO_LABEL = "__no_label__"
+"""A label that no series has: Prometheus drops what begins with two underscores when it scrapes. It reads as empty."""
+
+
 def _all() -> models.VariableOption:
     return models.VariableOption(selected=True, text=["All"], value=["$__all"])
 
@@ -77,15 +81,19 @@ def search() -> builders.TextBoxVariable:
 
 
 def run() -> builders.QueryVariable:
-    """Return the selector of one run among those that begin with what was typed, ended ones of the time range too.
+    """Return the selector of one run: of those that are watched now, or of all of the time range that begin so.
+
+    Only once something was typed the time range is searched: all names of a month may be 100,000. While nothing was,
+    the matcher of a label that no series has picks nothing, as the empty text then is what it must not be.
 
     The server picks the runs, at most `RUNS_IN_SELECTOR`. Options are read when the dashboard opens and when site or
     search changes, not when the time range does: Grafana then leaves a run that is not among the options for the first
     that is, and the page would silently show another job. Use it as `run=${run:doublequote}`, which no character of a
     name breaks.
     """
-    named = f'mljob_info{{site=~"$site", run=~{PREFIX}}}'
-    found = f"topk({RUNS_IN_SELECTOR}, group by (run) (last_over_time({named}[$__range])))"
+    named = f'site=~"$site", run=~{PREFIX}'
+    past = f"last_over_time(mljob_info{{{named}, {NO_LABEL}!~`${{search:regex}}`}}[$__range])"
+    found = f"topk({RUNS_IN_SELECTOR}, group by (run) (mljob_info{{{named}}} or {past}))"
     return (
         builders.QueryVariable("run")
         .label("Run")

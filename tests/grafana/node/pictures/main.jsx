@@ -1,3 +1,5 @@
+import '@fontsource/inter/400.css';
+import '@fontsource/inter/500.css';
 import { createTheme, dataFrameFromJSON, getFieldDisplayValues, ThemeContext } from '@grafana/data';
 import { BigValue, GlobalStyles, Table, TimeSeries } from '@grafana/ui';
 import { createRoot } from 'react-dom/client';
@@ -6,15 +8,31 @@ import { registerTransformations } from '../field_options.mjs';
 import { panelData, prepareLinks } from '../panel_data.mjs';
 import { timeRange } from '../time_range.mjs';
 import { Variables } from '../variables.mjs';
+import { Timeline } from './timeline.jsx';
 
 const COLUMN = 1440 / 24;
 const ROW = 38;
 const HEADER = 30;
 
-/** What is drawn below a panel's title. @grafana/ui has no state timeline: such a panel says so. */
+function hasRows(data) {
+  return data.some((frame) => frame.length > 0);
+}
+
+/** What Grafana writes into a panel whose queries answer nothing. */
+function Nothing({ panel }) {
+  return <div style={{ padding: 24, textAlign: 'center', opacity: 0.8 }}>{panel.fieldConfig.defaults.noValue || 'No data'}</div>;
+}
+
+/** What is drawn below a panel's title. */
 function Content({ panel, data, width, height, range, theme, variables }) {
-  if (panel.type === 'table' && data.length === 0) {
-    return <div>No data</div>;
+  if (['table', 'timeseries', 'state-timeline'].includes(panel.type) && !hasRows(data)) {
+    return <Nothing panel={panel} />;
+  }
+  if (panel.type === 'text') {
+    return <div style={{ whiteSpace: 'pre-wrap' }}>{variables.text(panel.options.content)}</div>;
+  }
+  if (panel.type === 'state-timeline') {
+    return <Timeline data={data} width={width} height={height} range={range} theme={theme} />;
   }
   if (panel.type === 'table') {
     const sortBy = panel.options?.sortBy;
@@ -40,6 +58,7 @@ function Content({ panel, data, width, height, range, theme, variables }) {
             colorMode={panel.options.colorMode}
             graphMode="none"
             justifyMode={panel.options.justifyMode ?? 'auto'}
+            text={panel.options.text}
             textMode={panel.options.textMode === 'auto' && values.length === 1 ? 'value' : panel.options.textMode}
             value={display}
             count={values.length}
@@ -49,12 +68,9 @@ function Content({ panel, data, width, height, range, theme, variables }) {
     );
   }
   if (panel.type === 'timeseries') {
-    const drawn = data.filter((frame) => frame.length > 0);
-    return drawn.length === 0 ? (
-      <div>No data</div>
-    ) : (
+    return (
       <TimeSeries
-        frames={drawn}
+        frames={data.filter((frame) => frame.length > 0)}
         structureRev={1}
         width={width}
         height={height}
@@ -89,22 +105,27 @@ function Panel(props) {
   );
 }
 
+/** Draws the page, and returns how many graphs it has. */
 async function draw() {
   const asked = new URLSearchParams(location.search);
   const mode = asked.get('theme') ?? 'dark';
   const answer = await fetch(asked.get('question'));
   const { dashboard, variables: given, shown, from, to } = await answer.json();
   const theme = createTheme({ colors: { mode } });
+  // A graph's axes are painted once: the font must be there before.
+  await Promise.all(['400 12px Inter', '500 14px Inter'].map((font) => document.fonts.load(font)));
   const range = timeRange(from, to);
   const variables = new Variables(dashboard, given, range);
   prepareLinks(variables);
   registerTransformations();
   const panels = (dashboard.panels ?? []).flatMap((panel) => [panel, ...(panel.panels ?? [])]);
   const drawn = [];
+  let graphs = 0;
   for (const panel of panels) {
     const said = shown.find(({ id }) => id === panel.id) ?? {};
     const data = said.frames ? await panelData(panel, said.frames.map(dataFrameFromJSON), variables, mode) : [];
     const title = variables.text(panel.title ?? '');
+    graphs += panel.type === 'timeseries' && hasRows(data);
     drawn.push(<Panel key={panel.id} {...{ panel, data, range, theme, variables, title, error: said.error }} />);
   }
   const height = Math.max(...panels.map(({ gridPos }) => gridPos.y + gridPos.h)) * ROW;
@@ -117,8 +138,28 @@ async function draw() {
       </div>
     </ThemeContext.Provider>,
   );
+  return graphs;
 }
 
-draw().catch((error) => {
-  document.getElementById('root').textContent = `it could not be drawn: ${error.stack}`;
-});
+/** Whether so many graphs have been painted: uPlot does so some time after each is there. */
+function isPainted(graphs) {
+  const canvases = [...document.querySelectorAll('canvas')];
+  return canvases.length >= graphs && canvases.every((canvas) => {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    return data.some((value, place) => place % 4 === 3 && value > 0);
+  });
+}
+
+async function painted(graphs) {
+  const pause = () => new Promise((resolve) => setTimeout(resolve, 500)); // a frame may never come in headless Chromium
+  do {
+    await pause();
+  } while (document.getElementById('page') === null || !isPainted(graphs));
+  await pause();
+}
+
+// What the console says is what pictures.py looks for.
+draw()
+  .then(painted)
+  .then(() => console.log('all of it is painted'))
+  .catch((error) => console.error(`it could not be drawn: ${error.stack}`));
