@@ -23,7 +23,7 @@ ARGS ?=
 # To be rid of it: systemctl disable --now prometheus
 PROGRAMS := prometheus:prometheus promtool:prometheus amtool:prometheus-alertmanager openssl:openssl \
   squeue:slurm-wlm slurmctld:slurm-wlm slurmd:slurm-wlm slurmdbd:slurmdbd munged:munge \
-  mariadbd:mariadb-server mariadb-install-db:mariadb-server node:nodejs npm:npm docker-compose:docker-compose
+  mariadbd:mariadb-server mariadb-install-db:mariadb-server docker-compose:docker-compose
 
 # Daemons are in sbin, which is not on every user's path.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -89,6 +89,9 @@ bench: $(STAMP) programs ## the benchmarks, one at a time, with their figures
 quiet-week: $(STAMP) programs ## a week of healthy jobs: nothing may fire but what is listed (takes long)
 	@$(RUN) -m tests.scenarios.quiet --days 7 --step 5
 
+pictures: $(STAMP) programs ## draw the dashboards with Grafana's own code into build/pictures (needs chromium)
+	@$(RUN) -m tests.grafana.pictures build/pictures
+
 lint: $(STAMP) ## ruff and mypy
 	@$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -119,7 +122,7 @@ docs: $(STAMP) ## write all generated files anew: pages of docs/, rules, dashboa
 	$(RUN) scripts/chart_readme.py
 
 clean: ## remove everything that make made
-	@rm -rf $(VENV) .venv-iris .venv-harbor .venv-audit build dist exporter/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .venv-iris .venv-harbor .venv-audit .venv-grafana build dist exporter/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find exporter grafana scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 programs:
