@@ -151,10 +151,14 @@ def serving(rig: Rig) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
 
 
 def family(pid: int) -> Iterator[int]:
-    """Give a process and all below it."""
+    """Give a process and all below it; threads that end meanwhile have no children any more."""
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
+        try:
+            children = (task / "children").read_text().split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        for child in children:
             yield from family(int(child))
 
 
