@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 
-import pytest
+from tests.required_programs import required_program
 
 
 def amtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run amtool with these arguments."""
-    program = shutil.which("amtool")
-    if program is None:
-        missing = "amtool is missing: install the Debian package `prometheus-alertmanager`"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    program = required_program("prometheus-alertmanager", "amtool")
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 
 from runwatch.config.load import check
 from tests.deploy.image_steps import ROOT
+from tests.required_programs import required_program
 
 EXTERNAL = {"runwatch.yaml", "secrets"}
 """What who installs it brings himself."""
@@ -21,12 +21,7 @@ EXTERNAL = {"runwatch.yaml", "secrets"}
 @pytest.fixture(scope="module")
 def composed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The file as a compose client reads it, from a copy with what a user adds."""
-    program = shutil.which("docker-compose")
-    if program is None:
-        missing = "docker-compose is missing: install the Debian package `docker-compose`"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    program = required_program("docker-compose", "docker-compose")
     folder = tmp_path_factory.mktemp("compose")
     shutil.copytree(ROOT / "deploy", folder / "deploy", ignore=shutil.ignore_patterns("secrets"))
     shutil.copy(ROOT / "deploy" / "runwatch.example.yaml", folder / "deploy" / "runwatch.yaml")
@@ -82,8 +77,7 @@ def test_prometheus_finds_rules_exporter_and_alertmanager(composed: dict[str, An
     for target in (*scrape["static_configs"][0]["targets"], "alertmanager:9093"):
         service, port = target.split(":")
         assert str(composed["services"][service]["ports"][0]).split(":")[2].split("/")[0] == port
-    program = shutil.which("promtool")
-    assert program is not None, "promtool is missing: install the Debian package `prometheus`"
+    program = required_program("prometheus", "promtool")
     done = subprocess.run(
         [program, "check", "config", "--syntax-only", where["/etc/prometheus/prometheus.yml"]],
         capture_output=True,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,23 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.prometheus_process import STARTS, free_port, get, is_ready_or_over
 from tests.e2e.running_server import eventually
+from tests.required_programs import required_program
 
 NAMES = ("prometheus-alertmanager", "alertmanager")  # Debian's name, and the project's own
 
 
 def alertmanager_program() -> str:
     """Return the path of Alertmanager; without it a test fails in CI and is skipped elsewhere."""
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is not None:
-        return path
-    missing = "Alertmanager is missing: install the Debian package `prometheus-alertmanager`"
-    if os.environ.get("CI"):
-        pytest.fail(missing)
-    pytest.skip(missing)
+    return required_program("prometheus-alertmanager", *NAMES)
 
 
 @dataclass(frozen=True)

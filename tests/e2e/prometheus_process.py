@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,23 +14,16 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-import pytest
-
 from tests.e2e.prometheus_tools import promtool
 from tests.e2e.running_server import eventually
+from tests.required_programs import required_program
 
 STARTS = 3  # somebody else may take the free port before Prometheus binds it
 
 
 def prometheus_program() -> str:
     """Return the path of `prometheus`; without it a test fails in CI and is skipped elsewhere."""
-    path = shutil.which("prometheus")
-    if path is not None:
-        return path
-    missing = "prometheus is missing: install the Debian package `prometheus` (apt-get install prometheus)"
-    if os.environ.get("CI"):
-        pytest.fail(missing)
-    pytest.skip(missing)
+    return required_program("prometheus", "prometheus")
 
 
 def free_port() -> int:

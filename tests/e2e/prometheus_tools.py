@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 
-import pytest
+from tests.required_programs import required_program
 
 
 def promtool(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run promtool with these arguments."""
-    program = shutil.which("promtool")
-    if program is None:
-        missing = "promtool is missing: install the Debian package `prometheus`"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    program = required_program("prometheus", "promtool")
     return subprocess.run([program, *arguments], input=stdin, capture_output=True, check=False, timeout=60)

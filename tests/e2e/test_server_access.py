@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import shutil
 import socket
 import ssl
@@ -16,6 +15,7 @@ import pytest
 
 from runwatch.server.limits import Limits
 from tests.e2e.running_server import body, eventually, running
+from tests.required_programs import required_program
 
 
 def users(path: Path, **passwords: str) -> Path:
@@ -96,12 +96,7 @@ def test_changed_users_count_at_the_next_request(tmp_path: Path, capfd: pytest.C
 
 
 def openssl(*arguments: str) -> None:
-    program = shutil.which("openssl")
-    if program is None:
-        missing = "openssl is missing: install the Debian package `openssl`"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    program = required_program("openssl", "openssl")
     subprocess.run([program, *arguments], check=True, capture_output=True, timeout=60)
 
 

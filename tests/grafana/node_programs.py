@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.grafana.node_installation import HOW_TO_INSTALL, NodeInstallation, node_installation
+from tests.required_programs import lacking
 
 SOURCES = Path(__file__).parent / "node"
 INSTALLED = Path(__file__).parents[2] / ".venv-grafana"
@@ -29,7 +28,7 @@ _RUN_SECONDS = 400
 def node_programs() -> None:
     """Return if Node and npm are there; else a test fails in CI and is skipped elsewhere."""
     if node_installation() is None:
-        _missing(HOW_TO_INSTALL)
+        lacking(HOW_TO_INSTALL)
 
 
 def installed_node() -> NodeInstallation:
@@ -42,12 +41,6 @@ def installed_node() -> NodeInstallation:
     if installation is None:
         raise RuntimeError(HOW_TO_INSTALL)
     return installation
-
-
-def _missing(text: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(text)
-    pytest.skip(text)
 
 
 def packages_of(sources: Path) -> Path:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.required_programs import required_program
 from tests.scenarios.judge import rule_files
 from tests.scenarios.quiet.fleet import PLACES, batch
 from tests.scenarios.quiet.healthy import DAY, HOUR, MINUTE, Healthy, story_of
@@ -17,16 +16,12 @@ from tests.scenarios.quiet.training_jobs import WAITS_FOR_NODES
 from tests.scenarios.quiet.watching import Fired, wandb_is_out, watch
 
 STEP = 5 * MINUTE
-_MISSING = "promtool is missing. Install it: apt-get install prometheus, or take it from a Prometheus release"
 
 
 @pytest.fixture(scope="module")
 def promtool() -> None:
     """Without promtool nothing can be judged: skipped at home, a failure in CI."""
-    if shutil.which("promtool") is None:
-        if os.environ.get("CI"):
-            pytest.fail(_MISSING)
-        pytest.skip(_MISSING)
+    required_program("prometheus", "promtool")
 
 
 @pytest.mark.timeout(900)  # a machine that is shared may need long
