@@ -126,6 +126,16 @@ def test_running_at_the_scheduler_while_the_history_says_that_it_is_over(run: Hi
     assert conflict_of(report) == conflict
 
 
+@pytest.mark.parametrize(("answered", "conflict"), [(1200, 0), (1201, 1)])
+def test_a_scheduler_that_went_silent_does_not_contradict_a_crash_that_it_could_not_see(
+    answered: float, conflict: float
+) -> None:
+    # The run spoke last at 900, and W&B takes it for dead 300 s later: it may have been preempted since.
+    report = report_of((answered, facts(gang(0, 0))), at=1300, run=wandb("crashed", 900), steps=stepping(890))
+    assert state_of(report) == ("running", "stepping")
+    assert conflict_of(report) == conflict
+
+
 def test_a_trainer_that_says_it_is_done_while_the_job_runs_is_finishing() -> None:
     run = wandb("finished", 900, HistoryEnd.SUCCEEDED, 900)
     assert state_of(report_of((960, facts(gang(0, 0))), at=960, run=run, steps=stepping(890)))[1] == "finishing"

@@ -106,12 +106,21 @@ def test_a_history_that_answers_with_nothing_at_all_is_unknown_and_in_bringup() 
 @pytest.mark.parametrize(("newer", "expected"), [(600.0, False), (601.0, True)])
 def test_checkpoints_that_go_on_while_the_history_is_silent_are_a_conflict(newer: float, expected: bool) -> None:
     run = HistoryRun(state="running", heartbeat=NOW)
-    assert state_conflict(state_of(run), STEPPING, saved(NOW - 60 + newer)) is expected
+    found = state_conflict(state_of(run), STEPPING, saved(NOW - 60 + newer), history_observed=NOW + HOUR)
+    assert found is expected
+
+
+def test_a_checkpoint_newer_than_the_last_answer_of_the_history_is_no_conflict() -> None:
+    state = state_of(HistoryRun(state="running", heartbeat=NOW))
+    two = CheckpointListing(tuple(c for time in (NOW + 600, NOW + HOUR) for c in saved(time).checkpoints))
+    found = [state_conflict(state, STEPPING, two, history_observed=at) for at in (NOW, NOW + 599, NOW + 600)]
+    assert found == [False, False, True]
 
 
 def test_no_conflict_while_finishing_or_resuming() -> None:
     run = HistoryRun(state="running", heartbeat=NOW)
     late = saved(NOW + HOUR)
-    assert not state_conflict(state_of(run, last_reached=True), STEPPING, late)
+    asked = NOW + 2 * HOUR
+    assert not state_conflict(state_of(run, last_reached=True), STEPPING, late, history_observed=asked)
     replaying = summary_of((1, NOW - 300), (2, NOW - 200), (1, NOW - 100))
-    assert not state_conflict(state_of(run, replaying), replaying, late)
+    assert not state_conflict(state_of(run, replaying), replaying, late, history_observed=asked)

@@ -342,7 +342,8 @@ def _conflict(view: JobView, state: JobState) -> float | None:
     history, scheduler = view.history, view.scheduler
     checks = []
     if history is not None and view.checkpoints is not None:
-        checks.append(state_conflict(state, history.summary, view.checkpoints))
+        answered = view.observed[SourceKind.HISTORY]
+        checks.append(state_conflict(state, history.summary, view.checkpoints, history_observed=answered))
     if history is not None and scheduler is not None:
         checks.append(sources_disagree(state, scheduler, HistoryEvidence(history.run, history.summary)))
     if view.job.bucket in TRIAL_BUCKETS and view.trials is not None and scheduler is not None:

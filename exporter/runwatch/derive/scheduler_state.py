@@ -19,6 +19,7 @@ from runwatch.derive.state import JobState
 from runwatch.facts import HistoryEnd, HistoryRun, SchedulerFacts, SchedulerState
 from runwatch.thresholds import (
     CLOCK_SLACK_SECONDS,
+    HEARTBEAT_FRESH_SECONDS,
     NO_TASKS_IRIS_SECONDS,
     NO_TASKS_SECONDS,
 )
@@ -162,14 +163,28 @@ def sources_disagree(state: JobState, view: SchedulerView, history: HistoryEvide
         told_at = ended_at if ended_at is not None else history.summary.steps.latest_time
         of_this_attempt = started is None or told_at is None or told_at >= started
         return of_this_attempt and (told_at is None or view.observed - told_at > CLOCK_SLACK_SECONDS)
-    return history.run.state == "crashed" and state.phase == "stepping"
+    return history.run.state == "crashed" and state.phase == "stepping" and _ran_in_silence(history, view.observed)
+
+
+def _ran_in_silence(history: HistoryEvidence, scheduler_observed: float) -> bool:
+    """Whether the scheduler still saw the job run when its tracker had taken it for dead.
+
+    A scheduler that answered only before cannot know of a preemption since, which W&B calls `crashed` too.
+    """
+    spoke = _last_sign(history)
+    return spoke is None or scheduler_observed - spoke > HEARTBEAT_FRESH_SECONDS
 
 
 def _spoke_after(history: HistoryEvidence, end: float | None) -> bool:
     """Whether the run spoke to its tracker, or logged a step, when it should have been over."""
-    signs = (history.run.heartbeat, history.summary.steps.latest_time)
-    newest = max((time for time in signs if time is not None), default=None)
+    newest = _last_sign(history)
     return end is not None and newest is not None and newest > end + CLOCK_SLACK_SECONDS
+
+
+def _last_sign(history: HistoryEvidence) -> float | None:
+    """Return when the run last spoke to its tracker, or logged a step."""
+    signs = (history.run.heartbeat, history.summary.steps.latest_time)
+    return max((time for time in signs if time is not None), default=None)
 
 
 def results_after_the_end(state: JobState, newest_result: float | None) -> bool:

@@ -115,12 +115,22 @@ def _state(run: HistoryRun, newest_fact: float | None, observed: float) -> tuple
     return "running", "nothing says that it ended"
 
 
-def state_conflict(state: JobState, summary: HistorySummary, listing: CheckpointListing) -> bool:
+def state_conflict(
+    state: JobState, summary: HistorySummary, listing: CheckpointListing, *, history_observed: float
+) -> bool:
     """Tell whether the history is silent while checkpoints go on: then only the history is cut off.
 
     Only while stepping: W&B is silent in every preemption and replay, and the last save follows the last step.
+
+    Args:
+        state: the job's state and phase.
+        summary: what the history's rows say.
+        listing: the job's checkpoints.
+        history_observed: when the history last answered, Unix seconds. A save after that proves no silence: nobody
+            could ask what the history holds by then.
     """
     if state.state != "running" or state.phase != "stepping" or summary.steps.latest_time is None:
         return False
-    newest = max((c.saved_at for c in listing.checkpoints if c.complete and c.saved_at is not None), default=None)
+    saves = (checkpoint.saved_at for checkpoint in listing.checkpoints if checkpoint.complete)
+    newest = max((saved for saved in saves if saved is not None and saved <= history_observed), default=None)
     return newest is not None and newest - summary.steps.latest_time > HISTORY_CUT_OFF_SECONDS

@@ -64,9 +64,10 @@ def test_one_dead_job_in_a_small_fleet_is_told(tmp_path: Path) -> None:
     )
 
 
-def _preempted() -> Healthy:
-    story = story_of({"bucket": "sft", "site": "marin"}, 0, DAY)
-    return Healthy("p", "preempted", 0, DAY, story, {WAITS_FOR_NODES: ((2 * HOUR, 4 * HOUR),)})
+def _preempted(origin: str = "wandb", resumed: float = 4 * HOUR) -> Healthy:
+    history = [{"origin": origin, "steps": [{"at": "0"}]}]
+    story = story_of({"bucket": "sft", "site": "marin", "history": history}, 0, DAY)
+    return Healthy("p", "preempted", 0, DAY, story, {WAITS_FOR_NODES: ((2 * HOUR, resumed),)})
 
 
 def _fired(name: str, severity: str, since: float, until: float, **labels: str) -> Fired:
@@ -84,6 +85,19 @@ def test_a_listing_excuses_its_alert_severity_kind_and_time_only() -> None:
     assert _unlisted(_fired("MLJobNotResumed", "warning", HOUR, 4 * HOUR, run="p"))
     assert _unlisted(_fired("MLJobSilentStall", "warning", 2.8 * HOUR, 4 * HOUR, run="p"))
     assert _unlisted(_fired("MLJobNotResumed", "warning", 2.8 * HOUR, 4 * HOUR, run="somebody's"))
+
+
+def test_an_alert_that_fires_when_wandb_goes_out_may_end_when_it_is_back() -> None:
+    (out, back), late = wandb_is_out(1)[0], 5 * MINUTE
+
+    def unlisted(origin: str, resumed: float, last: float) -> bool:
+        alert = _fired("MLJobNotResumed", "warning", 2.8 * HOUR, last, run="p")
+        return bool(judged([alert], [_preempted(origin, resumed)], 1, STEP).unlisted)
+
+    assert not unlisted("wandb", out + late, back)
+    assert unlisted("wandb", out + late, back + 2 * STEP)
+    assert unlisted("wandb", out - late, back)
+    assert unlisted("jsonl", out + late, back)
 
 
 def test_while_wandb_is_out_only_its_own_source_is_excused() -> None:
