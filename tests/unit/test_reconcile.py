@@ -40,6 +40,14 @@ def causes(
     return [found.cause for found in explain_gaps(gaps, events, view or read(*READ_ALWAYS), median)]
 
 
+@pytest.mark.parametrize(("silence", "cause"), [(300.0, "unknown"), (301.0, "unexplained")])
+def test_a_gap_in_which_older_steps_were_logged_again_was_not_silent(silence: float, cause: str) -> None:
+    # Steps of 8 s: a gap is what is longer than 300 s, and a silence too.
+    again = replace(gap(1000, 9000), longest_silence=silence)
+    assert causes([again], []) == [cause]
+    assert causes([again], [event(1000)]) == ["preemption"]
+
+
 @pytest.mark.parametrize(
     ("time", "cause"),
     [

@@ -8,6 +8,7 @@ from runwatch.catalogue import JOB_PHASES
 from runwatch.facts import (
     HistoryEnd,
     HistoryRun,
+    SchedulerFacts,
     SchedulerState,
     Successor,
 )
@@ -182,6 +183,35 @@ def test_silent_while_it_redoes_steps_is_resuming_and_no_stall() -> None:
     late = 10_000 + 45 * MINUTE + 3000 + 1
     report = report_of((late, said), at=late, run=wandb("running", late), steps=stepping(10_000), saved=[(700, 7100)])
     assert "not_resumed" in [verdict.word for verdict in report.verdicts]
+
+
+@pytest.mark.parametrize(
+    ("said", "answered", "phase"),
+    [
+        (facts(gang(0, 0), covered_from=T0), 1500, "stepping"),
+        (
+            facts(gang(0, 0), covered_from=T0),
+            1411,
+            "stepping",
+        ),  # clocks may be 90 s apart: the newest row is that of 1500 s
+        (facts(gang(0, 0), covered_from=T0), 1409, "resuming"),  # it may have begun again since
+        (facts(gang(0, 0)), 1500, "resuming"),  # it may have, unseen
+        (facts(covered_from=T0), 1500, "resuming"),
+        (
+            facts(gang(0, 950), covered_from=T0),
+            1500,
+            "resuming",
+        ),  # by another clock this start came after the highest step
+        (facts([*gang(0, 0, 1050, PREEMPTED), *gang(1, 1100)], covered_from=T0), 1500, "resuming"),
+    ],
+)
+def test_steps_that_go_back_within_an_attempt_are_no_resuming(
+    said: SchedulerFacts, answered: float, phase: str
+) -> None:
+    # Steps of 10 s up to 1000 s, then those from 700 s on again.
+    steps = [*stepping(1000), *((70 + i, 1210.0 + 10 * i) for i in range(30))]
+    report = report_of((answered, said), at=1510, run=HistoryRun(), steps=steps)
+    assert state_of(report) == ("running", phase)
 
 
 def test_the_first_new_step_ends_the_resuming() -> None:

@@ -246,13 +246,24 @@ def test_a_job_that_changed_is_read_from_the_start_by_its_sources() -> None:
     assert [report.run for report in watch.reports()] == ["two"]
 
 
-def test_a_checkpoint_ahead_of_a_silent_history_is_a_conflict() -> None:
+def test_a_checkpoint_ahead_of_a_history_that_answered_since_is_a_conflict() -> None:
     listed = job("one", checkpoints=("/ckpt",))
-    watch, _ = watch_of(listed)
-    watch.poll(SourceBinding(Scripted(SourceKind.HISTORY, lambda j: update(0, 10)), "jsonl"))
+    clock = Clock()
+    watch, _ = watch_of(listed, clock=clock)
+    # What is new since the last look: ten rows, then none, twice.
+    looks = iter([update(0, 10), update(10, 0), update(10, 0)])
+    history = SourceBinding(Scripted(SourceKind.HISTORY, lambda j: next(looks)), "jsonl")
+    clock.now = START + 80
+    watch.poll(history)
     assert report_of(watch).measurements.get("mljob_state_conflict") is None
+    clock.now = START + 670
+    watch.poll(history)
     saved = Checkpoint(400, "/ckpt", "/ckpt/step-400", True, "metadata.json", START + 72 + 601)
+    clock.now = START + 700
     watch.poll(SourceBinding(Scripted(SourceKind.CHECKPOINTS, lambda j: CheckpointListing((saved,)))))
+    # Nobody asked the history since: it may well hold the steps.
+    assert report_of(watch).measurements.get("mljob_state_conflict") == 0
+    watch.poll(history)
     measured = report_of(watch).measurements
     assert measured.get("mljob_state_conflict") == 1
     assert measured.get("mljob_checkpoint_lag_steps") == 9 - 400

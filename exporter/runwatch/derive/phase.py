@@ -9,6 +9,7 @@ from runwatch.derive.attempts import SchedulerView, gang_start
 from runwatch.derive.history_digest import HistorySummary
 from runwatch.derive.interruptions import GangInterruption
 from runwatch.derive.step_timeline import StepSummary
+from runwatch.thresholds import CLOCK_SLACK_SECONDS
 
 
 def phase_of(
@@ -72,9 +73,27 @@ def is_resuming(steps: StepSummary, view: SchedulerView | None, events: Sequence
     """Tell whether the job is between an interruption and its next new step.
 
     A trainer that redoes steps below its high-water mark shows nothing new for hours where its tracker drops them;
-    then only the scheduler tells that an attempt began after the last new step.
+    then only the scheduler tells that an attempt began after the last new step. Where the tracker shows them, steps
+    that went back tell of a new attempt, unless the scheduler shows that the one before goes on.
     """
-    return steps.replaying or began_again_after(steps.high_water_time, view, events)
+    if began_again_after(steps.high_water_time, view, events):
+        return True
+    return steps.replaying and not _went_back_within_its_attempt(steps, view)
+
+
+def _went_back_within_its_attempt(steps: StepSummary, view: SchedulerView | None) -> bool:
+    """Whether the trainer itself took an older checkpoint, as it may after a spike in the loss: it was never down.
+
+    Only a scheduler that can have missed no attempt between the highest step and the newest row can show that.
+    """
+    if view is None or steps.high_water_time is None or steps.latest_time is None:
+        return False
+    started = gang_start(view.attempts)
+    if started is None or view.observed < steps.latest_time - CLOCK_SLACK_SECONDS:
+        return False
+    if not view.covers(steps.high_water_time, min(steps.latest_time, view.observed)):
+        return False
+    return started < steps.high_water_time - CLOCK_SLACK_SECONDS
 
 
 def began_again_after(progress: float | None, view: SchedulerView | None, events: Sequence[GangInterruption]) -> bool:

@@ -3,7 +3,7 @@
 Rules (`docs/rules.md`): an interruption explains the gap that it lies in. Clocks of scheduler and trainer may be 90 s
 apart, and the last rows before an interruption may not have been logged, so one that lies a little outside explains
 the nearest gap that none lies in. `unexplained` is a claim: the scheduler was read for the whole interval and shows
-nothing. Where that cannot be claimed the cause is `unknown`.
+nothing, while nothing was logged either. Where that cannot be claimed the cause is `unknown`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.interruptions import GangInterruption
-from runwatch.derive.step_timeline import StepInterval
+from runwatch.derive.step_timeline import StepInterval, gap_threshold_of
 from runwatch.thresholds import CLOCK_SLACK_SECONDS, LOGGING_DELAY_INTERVALS
 
 UNEXPLAINED = "unexplained"
@@ -53,7 +53,8 @@ def explain_gaps(
     if interval_median is not None:
         before = max(before, LOGGING_DELAY_INTERVALS * interval_median)
     matched = _match(gaps, interruptions, before)
-    return tuple(_explain(gap, found, view) for gap, found in zip(gaps, matched, strict=True))
+    silent = gap_threshold_of(interval_median)
+    return tuple(_explain(gap, found, view, silent) for gap, found in zip(gaps, matched, strict=True))
 
 
 def _match(
@@ -96,7 +97,9 @@ def _nearest(
     return min(candidates)[2] if candidates else None
 
 
-def _explain(gap: StepInterval, found: list[GangInterruption], view: SchedulerView) -> ExplainedGap:
+def _explain(
+    gap: StepInterval, found: list[GangInterruption], view: SchedulerView, silent: float | None
+) -> ExplainedGap:
     if found:
         # One whose time the scheduler lost may have come earlier or later: those with a time of their own come first.
         events = tuple(sorted(found, key=lambda e: (not gap.start <= e.time <= gap.end, not e.time_is_exact, e.time)))
@@ -106,4 +109,6 @@ def _explain(gap: StepInterval, found: list[GangInterruption], view: SchedulerVi
         return ExplainedGap(gap, UNKNOWN, "the scheduler was not read for all of it")
     if any(a.started is not None and gap.start < a.started <= gap.end for a in view.attempts):
         return ExplainedGap(gap, UNKNOWN, "an attempt started in it, and what came before did not end as interrupted")
+    if silent is not None and gap.longest_silence is not None and gap.longest_silence <= silent:
+        return ExplainedGap(gap, UNKNOWN, "older steps were logged again all the while, and nothing was interrupted")
     return ExplainedGap(gap, UNEXPLAINED, "the scheduler was read for all of it and shows no interruption")

@@ -42,6 +42,7 @@ class StepInterval:
     end_step: int
     restarted: bool = False
     running_seconds: float | None = None
+    longest_silence: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -79,6 +80,11 @@ class StepSummary:
     new_steps: NewSteps = field(default_factory=NewSteps)
 
 
+def gap_threshold_of(interval_median: float | None) -> float | None:
+    """Return above how many seconds an interval is a gap; None where there is no median to tell by."""
+    return None if interval_median is None else max(GAP_FLOOR_SECONDS, GAP_MEDIAN_FACTOR * interval_median)
+
+
 class StepTimeline:
     """Takes (step, time) in the order they were logged.
 
@@ -104,6 +110,7 @@ class StepTimeline:
         self._first_interval_steps = 1
         self._replayed = 0
         self._restarted = False
+        self._silence = 0.0
 
     def add(self, step: int, time: float, runtime: float | None = None) -> None:
         """Take one logged step: its number, its Unix time and the run's own clock in seconds where it has one."""
@@ -116,6 +123,7 @@ class StepTimeline:
             self._segment = self._segment_of(step)
             return
         high_step, high_time = self._high_water
+        self._silence = max(self._silence, time - previous[1])
         if step <= high_step:
             self._note_repeat(step, previous[0])
             return
@@ -125,11 +133,12 @@ class StepTimeline:
         if runtime is not None and self._high_water_runtime is not None:
             running = max(runtime - self._high_water_runtime, 0.0)
         end = max(time, high_time)
-        self._note_interval(StepInterval(high_time, end, high_step, step, self._restarted, running))
+        self._note_interval(StepInterval(high_time, end, high_step, step, self._restarted, running, self._silence))
         self._high_water = (step, end)
         self._new_steps.add(end)
         self._high_water_runtime = runtime
         self._restarted = False
+        self._silence = 0.0
 
     def _note_clock(self, time: float, runtime: float | None) -> None:
         if runtime is None:
@@ -176,9 +185,7 @@ class StepTimeline:
             return StepSummary()
         enough = len(self._intervals) >= MEDIAN_MINIMUM_COUNT
         interval_median = self._intervals.median() if enough else None
-        threshold = None
-        if interval_median is not None:
-            threshold = max(GAP_FLOOR_SECONDS, GAP_MEDIAN_FACTOR * interval_median)
+        threshold = gap_threshold_of(interval_median)
         gaps = tuple(i for i in self._notable if threshold is not None and i.seconds > threshold)
         recent = self._recent_without_gaps(threshold)
         return StepSummary(
