@@ -54,6 +54,7 @@ INFO_LABELS = (
     "new_setting",
     "turns",
 )
+LINK_TARGETS = ("scheduler", "checkpoints")
 
 
 def _job(section: Section, *rows: tuple[str, str, Unit] | tuple[str, str, Unit, tuple[str, ...]]) -> list[Metric]:
@@ -65,6 +66,12 @@ _U = Unit
 _IDENTITY = _job(
     Section.IDENTITY,
     ("mljob_info", "What the job is; always 1.", _U.BOOLEAN, INFO_LABELS),
+    (
+        "mljob_link",
+        "Where to open the job's page at its scheduler, or a folder of its checkpoints; always 1.",
+        _U.BOOLEAN,
+        ("target", "url"),
+    ),
     ("mljob_state", "The job's state, one-hot.", _U.BOOLEAN, ("state",)),
     (
         "mljob_phase",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from runwatch.config.model import HistorySource
 from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.history_digest import HistoryDigest
-from runwatch.derive.job import HistoryView, JobView
+from runwatch.derive.job_view import HistoryView, JobView
 from runwatch.derive.progress import segment_starts
 from runwatch.derive.trials import TrialsSummary, summarise_trials
 from runwatch.facts import (

@@ -16,6 +16,7 @@ from runwatch.catalogue import (
     JOB_LABELS,
     JOB_PHASES,
     JOB_STATES,
+    LINK_TARGETS,
     METRICS,
     TASK_STATES,
     WAITING_REASONS,
@@ -40,6 +41,7 @@ How each number is made stands in [rules.md](rules.md).
 """
 
 _LABEL_VALUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("target", "`mljob_link`", LINK_TARGETS),
     ("state", "`mljob_state`", JOB_STATES),
     ("phase", "`mljob_phase`", JOB_PHASES),
     ("state", "`mljob_tasks`", TASK_STATES),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from runwatch.catalogue import ENDED_STATES
 from runwatch.config.model import Config
 from runwatch.derive.job import measure_job
+from runwatch.derive.links import NO_PAGES, SitePages
 from runwatch.facts import Failure, HistoryUpdate, LogFacts, SourceKind
 from runwatch.fleet import Job
 from runwatch.job_record import JobRecord
@@ -177,7 +179,7 @@ class Watch:
         reports = []
         for record in sorted(self.records(), key=lambda record: record.job.run):
             view = record.view(now, self._config.stale_after, only_past=only_past)
-            report = measure_job(view, now, intervals)
+            report = measure_job(replace(view, pages=self._pages(record.job.site)), now, intervals)
             end = report.measurements.get("mljob_end_timestamp_seconds")
             # The end of a link is not the run's while the next one waits.
             goes_on = bool(report.measurements.family("mljob_successor"))
@@ -189,6 +191,10 @@ class Watch:
         self._over = over
         self.note_health()
         return reports
+
+    def _pages(self, site: str) -> SitePages:
+        known = self._config.sites.get(site)
+        return NO_PAGES if known is None else SitePages(known.job_page or "", known.checkpoint_page or "")
 
     def failures(self) -> list[tuple[str, SourceKind, Failure]]:
         """Every look that failed most recently: the run, the kind of source and why."""

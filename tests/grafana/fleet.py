@@ -36,6 +36,8 @@ SFT_BATCH, SFT_LENGTH = 120, 1024
 """120 x 1,024 tokens in a step of 60 s: 2,048 tokens a second."""
 
 LAB, DESK = "lab", "desk"
+LAB_JOB_PAGE = "https://slurm.example.org/jobs?id={scheduler_job}"
+LAB_CHECKPOINT_PAGE = "https://files.example.org/{path}"
 JOBS = {LAB: 9, DESK: 6}
 """How many jobs each site has; `delphi` is one of both."""
 
@@ -66,7 +68,8 @@ def write_fleet(folder: Path, now: float) -> Fleet:
 
 def _site(folder: Path) -> dict[str, object]:
     prefix = [sys.executable, str(Path(slurm_stand_in.__file__)), str(folder / "slurm")]
-    return {"scheduler": "slurm", "command_prefix": prefix, "timezone": "UTC"}
+    pages = {"job_page": LAB_JOB_PAGE, "checkpoint_page": LAB_CHECKPOINT_PAGE}
+    return {"scheduler": "slurm", "command_prefix": prefix, "timezone": "UTC", **pages}
 
 
 def _history(path: Path, rows: Iterable[tuple[int, float, Mapping[str, float]]]) -> None:

@@ -189,6 +189,20 @@ def test_rows_link_to_the_page_of_their_job(shown: Shown) -> None:
         assert math.isclose(float(job["to"]) - float(job["from"]), RANGE_SECONDS * 1000)
 
 
+def test_a_job_leads_to_its_page_at_the_scheduler_and_to_its_checkpoints(shown: Shown) -> None:
+    tables = {job: page["Scheduler and checkpoints"]["table"] for job, page in shown.pages.items()}
+    assert tables["delphi", "lab"]["columns"] == ["What", "Page", "Site"]
+    rows = sorted(tables["delphi", "lab"]["rows"], key=lambda row: str(row[0]["text"]))
+    assert [(row[0]["text"], row[2]["text"]) for row in rows] == [("checkpoints", "lab"), ("scheduler", "lab")]
+    for row in rows:
+        assert row[1]["links"] == [row[1]["text"]]
+    checkpoints, scheduler = (row[1]["text"] for row in rows)
+    assert scheduler == "https://slurm.example.org/jobs?id=102"
+    assert checkpoints.startswith("https://files.example.org/") and checkpoints.endswith("/lab/delphi")
+    # The desk's config names no pages, and its folders are on a disk of its own.
+    assert tables["delphi", "desk"]["rows"] == []
+
+
 def test_a_jobs_table_of_causes_has_all_columns_whatever_was_measured(shown: Shown) -> None:
     titles = ["Cause", "Interruptions", "Newest interruption", "Gaps", "Time in gaps", "Newest gap ended"]
     tables = {job: page["Interruptions and gaps by cause"]["table"] for job, page in shown.pages.items()}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from runwatch.config.model import Bucket, TrainerConfig
 from runwatch.derive.history_digest import HistoryDigest
-from runwatch.derive.job import HistoryView, JobView, measure_job
+from runwatch.derive.job import measure_job
+from runwatch.derive.job_view import HistoryView, JobView
 from runwatch.facts import (
     Checkpoint,
     CheckpointListing,

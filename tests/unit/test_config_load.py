@@ -60,6 +60,14 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         (BOMB, "c.yaml:1: more than 200000 values once aliases are expanded"),
         (b"x" * (16 * 1024 * 1024 + 1), "c.yaml: larger than 16 MiB"),
         ("web_config: missing.yaml", "c.yaml:1: web_config: "),
+        (
+            "sites:\n  m:\n    scheduler: slurm\n    timezone: UTC\n    job_page: https://slurm.example.org/{job}",
+            "c.yaml:5: sites.m.job_page: expected {scheduler_job} once, behind the host, and no other braces",
+        ),
+        (
+            "sites:\n  m: {scheduler: none, checkpoint_page: 'ftp://x/{path}'}",
+            "c.yaml:2: sites.m.checkpoint_page: expected an address that begins with http:// or https://",
+        ),
         ("file_roots: [gs://bucket]", "c.yaml:1: file_roots[0]: expected a path on this machine"),
     ],
     ids=lambda value: str(value)[:20].encode("unicode_escape").decode(),

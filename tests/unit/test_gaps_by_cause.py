@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runwatch.derive.history_digest import HistoryDigest
-from runwatch.derive.job import HistoryView, JobView, measure_job
+from runwatch.derive.job import measure_job
+from runwatch.derive.job_view import HistoryView, JobView
 from runwatch.facts import Attempt, AttemptEnd, HistoryRow, HistoryRun, SchedulerFacts, SchedulerState, SourceKind
 from runwatch.fleet import Job
 from runwatch.measurements import JobReport

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from runwatch.config.model import Bucket, Labels, Trials
 from runwatch.derive.history_digest import HistoryDigest
-from runwatch.derive.job import HistoryView, JobView, measure_job
+from runwatch.derive.job import measure_job
+from runwatch.derive.job_view import HistoryView, JobView
 from runwatch.derive.trials import summarise_trials
 from runwatch.facts import (
     Failure,

@@ -49,3 +49,24 @@ def check_http_url(text: str) -> None:
         raise ValueError("secrets are never values here: remove the user and the password from the address")
     if parts.query or parts.fragment:
         raise ValueError("expected an address without ? and #")
+
+
+def check_page_address(text: str, placeholder: str) -> None:
+    """Check the address of a page that people open, which holds a placeholder such as `{path}` once.
+
+    Raises:
+        ValueError: it is not `http` or `https` with a host, holds a user or a password, or the placeholder does not
+            stand behind the host, exactly once and with no other braces. The message does not repeat the address.
+    """
+    filled = text.replace(placeholder, "x")
+    try:
+        parts, host = urlsplit(filled), urlsplit(text).netloc
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid, host = False, ""
+    if not valid or not text.isprintable() or " " in text:
+        raise ValueError("expected an address that begins with http:// or https:// and names a host")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("secrets are never values here: remove the user and the password from the address")
+    if text.count(placeholder) != 1 or "{" in filled or "}" in filled or "{" in host:
+        raise ValueError(f"expected {placeholder} once, behind the host, and no other braces")

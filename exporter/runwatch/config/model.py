@@ -67,6 +67,16 @@ class Site(_Strict):
     timezone: str | None = Field(
         default=None, description="SLURM only, required there: time zone of its times, such as `Europe/Rome`."
     )
+    job_page: str | None = Field(
+        default=None,
+        description="Where a browser shows a job of the scheduler, with `{scheduler_job}` where its id stands: "
+        "`https://iris.example.org/#/job/{scheduler_job}`. Dashboards link to it.",
+    )
+    checkpoint_page: str | None = Field(
+        default=None,
+        description="Where a browser shows a folder of checkpoints, with `{path}` where `BUCKET/PREFIX` or the folder "
+        "without its first `/` stands. Default: Google Cloud's own page for `gs://`, no link for folders.",
+    )
 
 
 class HistorySource(_Strict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zoneinfo
 from collections.abc import Iterator
 
-from runwatch.config.addresses import check_http_url
+from runwatch.config.addresses import check_http_url, check_page_address
 from runwatch.config.faults import Fault, shown
 from runwatch.config.tree import Entry
 
@@ -15,6 +15,9 @@ KEYS_OF_SCHEDULER: dict[str, tuple[str, ...]] = {
     "slurm": ("command_prefix", "timezone"),
     "none": (),
 }
+PAGES: dict[str, str] = {"job_page": "{scheduler_job}", "checkpoint_page": "{path}"}
+"""The keys that hold addresses of pages, and the placeholder of each."""
+
 _REQUIRED = {"iris": "controller", "slurm": "timezone"}
 
 
@@ -29,6 +32,7 @@ def site_faults(root: Entry) -> Iterator[Fault]:
 
 
 def _one_site(name: str, site: Entry) -> Iterator[Fault]:
+    yield from _pages(site)
     scheduler = site.text("scheduler")
     if scheduler not in KEYS_OF_SCHEDULER:
         return
@@ -46,6 +50,17 @@ def _one_site(name: str, site: Entry) -> Iterator[Fault]:
         yield from _iris(site)
     if scheduler == "slurm" and (zone := site.text("timezone")) is not None and (message := _zone_fault(zone)):
         yield site.named()["timezone"].fault(message)
+
+
+def _pages(site: Entry) -> Iterator[Fault]:
+    for key, placeholder in PAGES.items():
+        address = site.text(key)
+        if address is None:
+            continue
+        try:
+            check_page_address(address, placeholder)
+        except ValueError as error:
+            yield site.named()[key].fault(str(error))
 
 
 def _iris(site: Entry) -> Iterator[Fault]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time as _time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from runwatch.catalogue import JOB_PHASES, JOB_STATES
 from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.checkpoints import measure_checkpoints, measure_interval
 from runwatch.derive.end_reason import end_reason, failed_alike
-from runwatch.derive.history_digest import HistorySummary
 from runwatch.derive.interruptions import GangInterruption, interruptions
+from runwatch.derive.job_view import HistoryView, JobView
+from runwatch.derive.links import measure_links
 from runwatch.derive.log import measure_log
 from runwatch.derive.observation import Intervals, blind_limit
 from runwatch.derive.own_word import (
@@ -37,38 +38,14 @@ from runwatch.derive.scheduler_state import (
 from runwatch.derive.shaping import rollouts_per_step, shaping
 from runwatch.derive.state import JobState, state_conflict, state_from_history
 from runwatch.derive.trainer_config import target_steps
-from runwatch.derive.trials import TrialsSummary, measure_trials
+from runwatch.derive.trials import measure_trials
 from runwatch.derive.verdict_conditions import Subject
 from runwatch.derive.verdict_trials import progress_check
 from runwatch.derive.verdicts import verdicts
-from runwatch.facts import CheckpointListing, Failure, HistoryEnd, HistoryRun, LogFacts, SourceKind
+from runwatch.facts import HistoryEnd, SourceKind
 from runwatch.fleet import Job
 from runwatch.measurements import Evidence, JobReport, Measurements
 from runwatch.thresholds import DEAD_ENGINE_TRIALS_COUNT
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryView:
-    """A history that was read to its end at least once: the run, its digest and which of the job's sources it is."""
-
-    run: HistoryRun
-    summary: HistorySummary
-    origin: str
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """What is known of a job now. A source that never answered has no entry in `observed` and no facts."""
-
-    job: Job
-    history: HistoryView | None = None
-    checkpoints: CheckpointListing | None = None
-    scheduler: SchedulerView | None = None
-    trials: TrialsSummary | None = None
-    log: LogFacts | None = None
-    configured: Mapping[SourceKind, float] = field(default_factory=dict)
-    observed: Mapping[SourceKind, float] = field(default_factory=dict)
-    failures: Mapping[SourceKind, tuple[Failure, ...]] = field(default_factory=dict)
 
 
 def measure_job(view: JobView, now: float, intervals: Intervals) -> JobReport:
@@ -104,6 +81,7 @@ def measure_job(view: JobView, now: float, intervals: Intervals) -> JobReport:
     if job.labels.note:
         evidence.append(Evidence("note", job.labels.note))
     info = _info(view, shaped)
+    evidence += measure_links(measured, view.pages, info["scheduler_job"], job.checkpoints)
     measured.set("mljob_infra_check", progress_check(Subject(measured, job.bucket, info, now)), check="progress")
     gaps = view.history.summary.steps.gaps if view.history is not None else ()
     found = verdicts(

@@ -67,6 +67,7 @@ def dashboard() -> builders.Dashboard:
         run_status.alerts(),
         run_status.alert_timeline(),
         run_status.identity(),
+        run_status.pages(),
         run_status.further(),
     ]
     for panel in shown:

@@ -199,6 +199,44 @@ def identity() -> table.Panel:
     )
 
 
+_PAGE_TITLES = {"target": "What", "url": "Page", "site": "Site"}
+
+
+def pages() -> table.Panel:
+    """Return the job's pages at its scheduler and where its checkpoints lie, one row a page."""
+    return (
+        plain_table(
+            "Scheduler and checkpoints",
+            "Opens the job at its scheduler (where the site's config has job_page) and each folder of its checkpoints "
+            "(a gs:// folder at Google Cloud, any other where the config has checkpoint_page).",
+            "none",
+            [
+                queries.table(
+                    "pages",
+                    f"group by ({', '.join(_PAGE_TITLES)}) (last_over_time(mljob_link{{{OF_RUN}}}[$__range]))",
+                )
+            ],
+        )
+        .transformations(
+            [
+                dashboard.DataTransformerConfig(
+                    id_val="organize",
+                    options={
+                        "excludeByName": {"Time": True, "Value": True, "Value #pages": True},
+                        "indexByName": {label: place for place, label in enumerate(_PAGE_TITLES)},
+                        "renameByName": _PAGE_TITLES,
+                    },
+                )
+            ]
+        )
+        .override_by_name(
+            "Page", [prop("links", [{"title": "Open the page", "url": "${__value.raw}", "targetBlank": True}])]
+        )
+        .filterable(False)
+        .height(4)
+    )
+
+
 def further() -> text.Panel:
     """Return where to look for what no metric holds."""
     return note(

@@ -1,0 +1,38 @@
+"""What is known of one job now, put together from all of its sources: what everything about it is derived from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from runwatch.derive.attempts import SchedulerView
+from runwatch.derive.history_digest import HistorySummary
+from runwatch.derive.links import NO_PAGES, SitePages
+from runwatch.derive.trials import TrialsSummary
+from runwatch.facts import CheckpointListing, Failure, HistoryRun, LogFacts, SourceKind
+from runwatch.fleet import Job
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryView:
+    """A history that was read to its end at least once: the run, its digest and which of the job's sources it is."""
+
+    run: HistoryRun
+    summary: HistorySummary
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """What is known of a job now. A source that never answered has no entry in `observed` and no facts."""
+
+    job: Job
+    history: HistoryView | None = None
+    checkpoints: CheckpointListing | None = None
+    scheduler: SchedulerView | None = None
+    trials: TrialsSummary | None = None
+    log: LogFacts | None = None
+    configured: Mapping[SourceKind, float] = field(default_factory=dict)
+    observed: Mapping[SourceKind, float] = field(default_factory=dict)
+    failures: Mapping[SourceKind, tuple[Failure, ...]] = field(default_factory=dict)
+    pages: SitePages = NO_PAGES
