@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -63,6 +64,25 @@ def config() -> dict[str, object]:
 
 def test_jobs_are_grouped_by_run_and_site() -> None:
     assert config()["route"]["group_by"] == ["site", "run"]  # type: ignore[index]
+
+
+def grouped_by(labels: Mapping[str, str]) -> list[str]:
+    """Return the labels that group an alert on its way to a person: those of the last route that names any."""
+    route: dict[str, Any] = config()["route"]  # type: ignore[assignment]
+    found: list[str] = route["group_by"]
+    while True:
+        below = (each for each in route.get("routes", ()) if not each.get("continue"))
+        route = next((each for each in below if _matches(each["matchers"], labels)), {})
+        if not route:
+            return found
+        found = route.get("group_by", found)
+
+
+@pytest.mark.parametrize("bucket", ["rl", "sft", "datagen", "eval", "other"])
+def test_many_jobs_that_one_source_does_not_answer_for_are_one_notification(bucket: str) -> None:
+    assert grouped_by(of_job("RunwatchJobUnobserved", "warning", bucket=bucket)) == ["alertname", "site", "source"]
+    assert grouped_by(of_job("MLJobSilentStall", "warning", bucket=bucket)) == ["site", "run"]
+    assert grouped_by(of_job("MLJobStalled", bucket=bucket)) == ["site", "run"]
 
 
 def test_secrets_are_files() -> None:
@@ -233,3 +253,14 @@ def test_page_says_that_it_is_resolved(tmp_path: Path) -> None:
     data = {**PAGE, "status": "resolved", "alerts": [over]}
     assert rendered("runwatch.title", data, tmp_path) == "resolved: r1 (s): MLJobRLCollapse"
     assert "From 2026-01-02 03:04 UTC to 2026-01-02 04:00 UTC" in rendered("runwatch.plain", data, tmp_path)
+
+
+def test_a_page_of_many_jobs_tells_how_many(tmp_path: Path) -> None:
+    [alert] = PAGE["alerts"]  # type: ignore[misc]
+    common = {"alertname": "RunwatchJobUnobserved", "site": "s", "source": "history"}
+    data = {**PAGE, "alerts": [alert] * 100, "commonLabels": common, "groupLabels": common}
+    assert rendered("runwatch.title", data, tmp_path) == "site s: RunwatchJobUnobserved × 100"
+    assert rendered("runwatch.slack_title", data, tmp_path) == "site s: RunwatchJobUnobserved × 100"
+    over = [{**alert, "status": "resolved"}] * 3  # type: ignore[dict-item]
+    data = {**data, "status": "resolved", "alerts": over}
+    assert rendered("runwatch.title", data, tmp_path) == "resolved: site s: RunwatchJobUnobserved × 3"

@@ -55,6 +55,15 @@ route:
     - matchers: ['severity="warning"']
       receiver: platform-notify
       routes:
+        # Where a tracker answers nobody while files of the same site can be read, each of its jobs says so by itself:
+        # one notification for all of them.
+        - matchers: ['alertname="RunwatchJobUnobserved"']
+          group_by: [alertname, site, source]
+          routes:
+            - matchers: ['bucket=~"rl|sft"']
+              receiver: training-notify
+            - matchers: ['bucket=~"datagen|eval"']
+              receiver: trials-notify
         - matchers: ['bucket=~"rl|sft"']
           receiver: training-notify
         - matchers: ['bucket=~"datagen|eval"']

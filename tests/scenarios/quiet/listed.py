@@ -105,17 +105,20 @@ def _excuses(row: Listed, alert: Fired, job: Healthy | None, days: float, step: 
         if alert.label("source") != "history":
             return False
         spans = wandb_is_out(days)
-    return any(since <= alert.first and alert.last <= _still_told(until, job, days) + step for since, until in spans)
+    return any(
+        since <= alert.first and alert.last <= _still_told(until, job, days, step) + step for since, until in spans
+    )
 
 
-def _still_told(until: float, job: Healthy | None, days: float) -> float:
+def _still_told(until: float, job: Healthy | None, days: float, step: float) -> float:
     """Return when an alert about what ended at `until` can be seen to end.
 
-    One that fires goes on while W&B, from which the job is read, answers nobody: its end is told after the outage.
+    One that fires goes on while W&B, from which the job is read, answers nobody: its end is told after the outage, also
+    where the last look before it came too early to see it.
     """
     if job is None or all(history.origin != "wandb" for history in job.story.history):
         return until
-    return next((back for out, back in wandb_is_out(days) if out <= until <= back), until)
+    return next((back for out, back in wandb_is_out(days) if out - step <= until <= back), until)
 
 
 def _told(alert: Fired, job: Healthy | None) -> str:

@@ -96,7 +96,8 @@ def test_an_alert_that_fires_when_wandb_goes_out_may_end_when_it_is_back() -> No
 
     assert not unlisted("wandb", out + late, back)
     assert unlisted("wandb", out + late, back + 2 * STEP)
-    assert unlisted("wandb", out - late, back)
+    assert not unlisted("wandb", out - STEP, back)
+    assert unlisted("wandb", out - STEP - 1, back)
     assert unlisted("jsonl", out + late, back)
 
 
