@@ -3,97 +3,28 @@
 The rules are evaluated on these runs first, so that all recorded series and alerts are there. Each query's figure is
 its best of `ROUNDS`, of more rounds where the panel is dear: a collection of garbage may fall into any query and costs
 as much as ten of them. A panel's figure is the sum of its queries': Grafana asks several at once, which two cores
-answer sooner. What a panel may cost is asserted in Prometheus' CPU time against a peer in the same run: one pass over
-the 45,000 series of `mljob_state`.
+answer sooner. What a panel may cost is asserted in Prometheus' CPU time against the peer of `query_costs`, in the same
+run.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlencode
-from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.benchmarks.first_opening import RANGE_SECONDS, Asked, Kind, asked_by
+from tests.benchmarks.first_opening import Asked, Kind, asked_by
 from tests.benchmarks.many_runs import LIVE_RUNS, ended_name
-from tests.benchmarks.prometheus_of_many import LOOKED_AT, PrometheusOfMany, prometheus_of_many
-from tests.e2e.prometheus_process import get
+from tests.benchmarks.prometheus_of_many import LOOKED_AT, PrometheusOfMany
+from tests.benchmarks.query_costs import PEER_SECONDS, Cost, ask, cost, peer
 from tests.grafana.dashboard_parts import FOLDER, Json, promql_of_variable, variables
 from tests.grafana.grafana_variables import filled
 
 ROUNDS, ROUNDS_OF_DEAR = 2, 3
 PANEL_SECONDS, FLEET_SECONDS = 2.0, 5.0
-PEER = "count(mljob_state)"
-PEER_SECONDS = 0.25
-"""What the peer takes on two idle cores, where the limits are meant: a quicker machine must be as quick at panels."""
-
 MONTH = "30d"
-_CPU = re.compile(rb"^process_cpu_seconds_total (\S+)$", re.MULTILINE)
-
-
-@dataclass(slots=True)
-class Cost:
-    """Seconds by the clock and of Prometheus' CPU time, of one query its least of all rounds."""
-
-    clock: float = 0.0
-    cpu: float = 0.0
-
-    def add(self, other: Cost) -> None:
-        self.clock += other.clock
-        self.cpu += other.cpu
-
-    def least(self, other: Cost) -> Cost:
-        return Cost(min(self.clock, other.clock), min(self.cpu, other.cpu))
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusOfMany]:
-    began = time.perf_counter()
-    with prometheus_of_many(tmp_path_factory.mktemp("many")) as found:
-        print(f"\nset up in {time.perf_counter() - began:.0f} s")
-        yield found
-
-
-def ask(many: PrometheusOfMany, asked: Asked) -> list[Mapping[str, object]]:
-    """Return the series (or label values) of an answer.
-
-    Raises:
-        HTTPError: the query fails.
-    """
-    url, arguments = f"{many.prometheus.url}/api/v1/query", {"query": asked.text, "time": str(many.now)}
-    if asked.kind is Kind.RANGE:
-        end = many.now // asked.step * asked.step
-        url += "_range"
-        arguments = {"query": asked.text, "start": str(end - RANGE_SECONDS), "end": str(end), "step": str(asked.step)}
-    if asked.kind is Kind.LABEL_VALUES:
-        url = f"{many.prometheus.url}/api/v1/label/{asked.label}/values?"
-        url += urlencode({"match[]": asked.text, "start": str(many.now - RANGE_SECONDS), "end": str(many.now)})
-    body = None if asked.kind is Kind.LABEL_VALUES else urlencode(arguments).encode()
-    with urlopen(Request(url, data=body), timeout=120) as answer:
-        data = json.loads(answer.read())["data"]
-    return data if isinstance(data, list) else data["result"]
-
-
-def cpu_seconds(many: PrometheusOfMany) -> float:
-    found = _CPU.search(get(f"{many.prometheus.url}/metrics"))
-    assert found is not None
-    return float(found[1])
-
-
-def cost(many: PrometheusOfMany, asked: Asked) -> Cost:
-    cpu, began = cpu_seconds(many), time.perf_counter()
-    ask(many, asked)
-    return Cost(time.perf_counter() - began, cpu_seconds(many) - cpu)
-
-
-def peer(many: PrometheusOfMany) -> Cost:
-    return cost(many, Asked("peer", False, Kind.INSTANT, PEER))
 
 
 def costs(many: PrometheusOfMany, queries: list[Asked]) -> dict[tuple[bool, str], Cost]:

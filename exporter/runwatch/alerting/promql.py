@@ -52,7 +52,7 @@ def source_of(metric: str) -> str:
     return next((source for prefix, source in _BY_PREFIX if metric.startswith(prefix)), "history")
 
 
-def current(metric: str, matchers: str = "", *, source: str = "", keep: str = "") -> str:
+def current(metric: str, matchers: str = "", *, source: str = "", keep: str = "", only: str = "") -> str:
     """Return one series a job of a metric, the value that its replicas of the exporter tell now.
 
     A replica whose source has gone blind while another's has not keeps its last value: it is left out.
@@ -62,6 +62,7 @@ def current(metric: str, matchers: str = "", *, source: str = "", keep: str = ""
         matchers: Label matchers, without braces.
         source: Where the value comes from, several joined by `|`; by default what `source_of` says.
         keep: An added label that the result keeps.
+        only: A comparison that a value must pass to count. Of a one-hot metric this spares joining all its zeros.
 
     Raises:
         KeyError: the catalogue has no such metric.
@@ -73,7 +74,7 @@ def current(metric: str, matchers: str = "", *, source: str = "", keep: str = ""
     labels = f"{JOB}, {keep}" if keep else JOB
     return (
         f"max by ({labels}) (\n"
-        f"  {selector}\n"
+        f"  {selector}{f' {only}' if only else ''}\n"
         f'  unless ignoring ({ignored}) mljob:replica_outdated{{source{operator}"{sources}"}}\n'
         ")"
     )

@@ -66,8 +66,8 @@ IDENTITY = [
             ),
         ),
     ),
-    Recording("mljob:state", current("mljob_state", source=_SEEN_LIVING, keep="state") + " == 1"),
-    Recording("mljob:phase", current("mljob_phase", source=_SEEN_LIVING, keep="phase") + " == 1"),
+    Recording("mljob:state", current("mljob_state", source=_SEEN_LIVING, keep="state", only="== 1")),
+    Recording("mljob:phase", current("mljob_phase", source=_SEEN_LIVING, keep="phase", only="== 1")),
     Recording("mljob:successor", f"max by ({JOB}) (mljob_successor) == 1"),
     # A link that ended while the next one waits is not the end of the run.
     Recording(
