@@ -66,11 +66,12 @@ class SchedulerDigest:
             # Schedulers drop the records of jobs that are over; the end that was seen stays true.
             self._observed = now
             return
-        if facts.identity and self._identity and facts.identity != self._identity:
+        is_another = bool(facts.identity and self._identity and facts.identity != self._identity)
+        if is_another:
             self._submission += 1
             self._end_older(facts.submitted, now)
         self._identity = facts.identity or self._identity
-        if self._facts is None or self._facts.state is not facts.state:
+        if is_another or self._facts is None or self._facts.state is not facts.state or self._may_have_had_tasks(now):
             self._state_since = now
         before, self._facts, self._observed = self._observed, facts, now
         self._keep(facts.attempts, now)
@@ -103,6 +104,12 @@ class SchedulerDigest:
             coverage=tuple(self._coverage),
             state_since=self._state_since,
         )
+
+    def _may_have_had_tasks(self, now: float) -> bool:
+        """Whether a job that is without tasks again may have had some while nobody could look."""
+        if self._facts is None or self._facts.state is not SchedulerState.NO_TASKS or self._observed is None:
+            return False
+        return now - self._observed > COVERAGE_INTERVALS * self.interval
 
     @property
     def _has_ended(self) -> bool:

@@ -344,7 +344,41 @@ def test_between_a_failed_pod_and_the_next_one_the_job_waits(watch: Watch) -> No
 def test_nodes_that_do_not_answer_tell_nothing(watch: Watch) -> None:
     put_job(watch.server, ("a", "Unknown", running(10), {}))
     facts = watch.facts("train")
-    assert (facts.state, facts.tasks) == (SchedulerState.UNKNOWN, TaskCounts())
+    assert (facts.state, facts.tasks) == (SchedulerState.UNKNOWN, None)
+
+
+def test_a_pod_that_its_lost_node_never_reports_ended_with_the_node(watch: Watch) -> None:
+    """The node is silent from 300 s on; five minutes later its pod is evicted, and stays `Running` for nobody."""
+    lost = {
+        "conditions": [
+            condition("Ready", 300, holds="False"),
+            condition("DisruptionTarget", 600, reason="DeletionByTaintManager"),
+        ],
+        "meta": {"deletionTimestamp": stamp(630), "deletionGracePeriodSeconds": 30},
+    }
+    whole = put_job(watch.server, ("a", "Running", running(10), lost))
+    facts = watch.facts("train")
+    assert (facts.state, facts.tasks) == (SchedulerState.UNKNOWN, None)
+    watch.server.put("pods", pod("train-b", whole, "Running", running(640), made=601))
+    facts = watch.facts("train")
+    assert (facts.state, facts.tasks) == (SchedulerState.RUNNING, TaskCounts(running=1))
+    old, new = facts.attempts
+    assert (old.end, old.started, old.ended) == (AttemptEnd.PREEMPTED, T0 + 10, T0 + 300)
+    assert (new.end, new.started) == (AttemptEnd.RUNNING, T0 + 640)
+
+
+def test_a_pod_that_a_node_which_answers_stops_runs_until_it_has_ended(watch: Watch) -> None:
+    leaving = {
+        "conditions": [
+            condition("Ready", 602, reason="ContainersNotReady", holds="False"),
+            condition("DisruptionTarget", 600, reason="DeletionByTaintManager"),
+        ],
+        "meta": {"deletionTimestamp": stamp(630), "deletionGracePeriodSeconds": 30},
+    }
+    put_job(watch.server, ("a", "Running", running(10), leaving))
+    facts = watch.facts("train")
+    assert (facts.state, facts.tasks) == (SchedulerState.RUNNING, TaskCounts(running=1))
+    assert [found.end for found in facts.attempts] == [AttemptEnd.RUNNING]
 
 
 def test_text_of_the_cluster_is_data(watch: Watch) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runwatch.facts import AttemptEnd, SchedulerState, TaskCounts
+from runwatch.derive.interruptions import interruptions
+from runwatch.facts import AttemptEnd, InterruptionCause, SchedulerState, TaskCounts
 from runwatch.parsing.iris import (
     AttemptRecord,
     JobRecord,
@@ -25,7 +26,8 @@ from runwatch.parsing.iris import (
 )
 from runwatch.parsing.iris_attempts import attempts_of, exit_code_of, until
 from runwatch.parsing.iris_facts import KnownTasks, job_facts
-from runwatch.parsing.iris_selection import children_by_parent, select_job, selected_state
+from runwatch.parsing.iris_selection import Selection, children_by_parent, select_job, selected_state
+from runwatch.scheduler_digest import SchedulerDigest
 from runwatch.sources.iris_patterns import literal_beginning
 
 NAME = "/u1/a"
@@ -164,6 +166,39 @@ def test_an_end_that_was_not_recorded_has_a_stand_in() -> None:
     assert (over.ended, "job's end" in over.detail) == (170, True)
     [nothing] = attempts_of(record(), [task(0, lost)])
     assert (nothing.ended, nothing.end) == (None, AttemptEnd.PREEMPTED)
+
+
+def test_a_gang_one_of_whose_ends_was_not_recorded_is_interrupted_once() -> None:
+    """The reclaimed worker confirms nothing, those of the rest do; capacity comes back an hour later."""
+    bounced = "coscheduled sibling was preempted"
+    tasks = [task(0, tried(0, "PREEMPTED", 110), tried(1, "RUNNING", 4600))]
+    tasks += [
+        task(i, tried(0, "COSCHED_FAILED", 110, 1000.0 + i, bounced), tried(1, "RUNNING", 4600.0 + i))
+        for i in (1, 2, 3)
+    ]
+    known = KnownTasks(tuple(tasks), whole=True)
+    digest = SchedulerDigest(60)
+    digest.add(job_facts(Selection(record(tasks={"running": 4})), lambda _: known, now=5000.0), 5000.0)
+    view = digest.view(5000.0)
+    assert view is not None
+    [event] = interruptions(view)
+    assert (event.time, event.cause, event.attempts) == (1001, InterruptionCause.PREEMPTION, 4)
+
+
+def test_a_task_of_no_gang_whose_end_was_not_recorded_ended_by_itself() -> None:
+    """Task 1 failed and ran again at once: what took task 0 an hour later was something else."""
+    apart = [
+        task(0, tried(0, "PREEMPTED", 110), tried(1, "RUNNING", 4600)),
+        task(1, tried(0, "FAILED", 110, 1000, code=1), tried(1, "RUNNING", 1010)),
+    ]
+    ends = {a.key.partition("@")[0]: a.ended for a in attempts_of(record(), apart)}
+    assert ends[f"{NAME}/0:0"] == 4600
+    # Seen ended at 4500, before it was placed again: the rest of its gang cannot run again by then.
+    seen = {f"{NAME}/0:0@100000": 4500.0}
+    gang = [apart[0], task(1, tried(0, "COSCHED_FAILED", 110, 4210), tried(1, "RUNNING", 4601))]
+    assert attempts_of(record(), gang, seen_ended=seen)[0].ended == 4210
+    again = [apart[0], task(1, tried(0, "FAILED", 110, 4210, code=1), tried(1, "RUNNING", 4220))]
+    assert attempts_of(record(), again, seen_ended=seen)[0].ended == 4500
 
 
 def test_an_attempt_that_never_started_is_no_interruption() -> None:

@@ -151,6 +151,19 @@ def test_since_when_a_state_holds() -> None:
     assert view_of((0, bare), (60, up), (120, bare), (180, bare)).state_since == T0 + 120
 
 
+def test_a_job_without_tasks_is_so_only_since_when_it_was_looked_at_without_a_break() -> None:
+    none = facts(state=SchedulerState.NO_TASKS, identity="a")
+    # Blind from 120 to 3720: there may have been tasks meanwhile.
+    assert view_of((60, none), (120, none), (3720, none)).state_since == T0 + 3720
+    assert view_of((60, none), (120, none), (300, none)).state_since == T0 + 60
+    # The same name submitted anew has not been without tasks before.
+    anew = facts(state=SchedulerState.NO_TASKS, identity="b", submitted=T0 + 90)
+    assert view_of((60, none), (120, anew)).state_since == T0 + 120
+    # A record that is gone stays gone since when that was first seen.
+    gone = facts(state=SchedulerState.GONE)
+    assert view_of((60, gone), (3720, gone)).state_since == T0 + 60
+
+
 def test_an_output_for_a_time_gone_by_hides_what_came_later() -> None:
     said = facts([*gang(0, 0, 1000, PREEMPTED), *gang(1, 1100)], covered_from=T0)
     view = view_of((2000, said)).as_of(T0 + 900)

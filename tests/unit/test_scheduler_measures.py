@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from runwatch.facts import (
+    Attempt,
     AttemptEnd,
     SchedulerFacts,
     SchedulerState,
+    Successor,
     TaskCounts,
 )
 from tests.unit.scheduler_reports import report_of, stepping
@@ -96,3 +98,25 @@ def test_why_it_ended(
     report = report_of((1100, facts([last], state, exit_code=code)), at=1100)
     assert report.measurements.one_hot("mljob_end_reason") == reason
     assert report.measurements.get("mljob_exit_code") == (code if reason and state is not SchedulerState.GONE else None)
+
+
+@pytest.mark.parametrize("again", [[attempt("task7-", 1, 1100)], []], ids=["runs again", "being set up"])
+def test_a_replay_after_some_tasks_fell_goes_on_from_the_newest_checkpoint_before_that(again: list[Attempt]) -> None:
+    """Seven of eight tasks go on since 0: their start is no bound for the checkpoints of this resumption.
+
+    Step 100 was the last, 90 is saved at 905: steps 91 to 100 come again, at 10 s each. Step 95, saved meanwhile, was
+    made on the way back.
+    """
+    tasks = [*gang(0, 0, tasks=7), attempt("task7-", 0, 0, 1004, PREEMPTED), *again]
+    saved = [(50, 505.0), (90, 905.0), *([(95, 1250.0)] if again else [])]
+    report = report_of((1300, facts(tasks)), at=1300, steps=stepping(1000), saved=saved)
+    assert report.measurements.one_hot("mljob_phase") == "resuming"
+    assert report.measurements.get("mljob_replay_expected_seconds") == pytest.approx(10 * 10.0)
+
+
+def test_the_successor_of_a_link_that_was_preempted_is_the_one_behind_it() -> None:
+    links = [attempt("x", 0, 0, 1000, WALL_TIME, link="1"), attempt("x", 0, 1010, 2000, PREEMPTED, link="2")]
+    said = facts(links, SchedulerState.PREEMPTED, scheduler_job="2", links=("1", "2", "3"),
+                 successor=Successor("3", running=False, can_start=True))  # fmt: skip
+    measured = report_of((2060, said), at=2060, steps=stepping(1990), scheduler="slurm").measurements
+    assert dict(measured.family("mljob_successor")) == {("3",): 1.0}

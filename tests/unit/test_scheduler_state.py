@@ -13,7 +13,7 @@ from runwatch.facts import (
     Successor,
 )
 from tests.unit.scheduler_reports import MINUTE, conflict_of, report_of, state_of, stepping, wandb
-from tests.unit.scheduler_stories import FAILED, HOUR, PREEMPTED, SUCCEEDED, T0, WALL_TIME, attempt, facts, gang
+from tests.unit.scheduler_stories import FAILED, HOUR, PREEMPTED, SUCCEEDED, T0, WALL_TIME, attempt, facts, gang, polled
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_one_phase_at_a_time() -> None:
 )
 def test_running_without_tasks_is_borne_for_a_while(scheduler: str, lasted: float, state: str) -> None:
     bare = facts(state=SchedulerState.NO_TASKS)
-    polls = [(0.0, facts(gang(0, 0))), (60.0, bare), (60.0 + lasted, bare)]
+    polls = [(0.0, facts(gang(0, 0))), *polled(bare, range(60, 60 + int(lasted), 60)), (60.0 + lasted, bare)]
     report = report_of(*polls, at=60 + lasted, history=False, scheduler=scheduler)
     assert state_of(report)[0] == state
     assert report.measurements.get("mljob_end_timestamp_seconds") == (T0 + 60 if state == "vanished" else None)

@@ -144,6 +144,53 @@ def test_controller_that_accounting_contradicts_is_unknown(cluster: Cluster) -> 
     assert "accounting says RUNNING" in found.detail
 
 
+def test_end_of_a_job_that_was_preempted_before_is_asked_for_again(cluster: Cluster) -> None:
+    """The start before ended for good in accounting: that says nothing of the newest one."""
+    preempted = accounted("7", "PREEMPTED", at(1), at(20))
+    cluster.queue(queued("7", "RUNNING", at(30), submit=at(20)))
+    cluster.accounting(preempted, accounted("7", "RUNNING", at(30), "Unknown", submit=at(20)))
+    assert cluster.facts("7").state is SchedulerState.RUNNING
+    # It ended, and left squeue, between two polls.
+    cluster.queue()
+    cluster.accounting(preempted, accounted("7", "FAILED", at(30), at(50), submit=at(20), exited="3:0"))
+    found = cluster.facts("7")
+    assert (found.state, found.exit_code, found.ended) == (SchedulerState.FAILED, 3, NOON + 3000)
+
+
+def test_starts_are_not_all_known_while_accounting_has_to_be_asked(cluster: Cluster) -> None:
+    cluster.queue(queued("7", "RUNNING", at(1)))
+    cluster.accounting(accounted("7", "RUNNING", at(1), "Unknown"))
+    assert cluster.facts("7").covered_from == NOON
+    # It may have been started many times between these two starts.
+    cluster.queue(queued("7", "RUNNING", at(50), submit=at(49)))
+    cluster.fails("sacct", 1, "sacct: error: Sending PersistInit msg: Connection refused\n")
+    assert cluster.facts("7").covered_from is None
+    cluster.mend("sacct")
+    cluster.accounting(
+        accounted("7", "REQUEUED", at(1), at(20)),
+        accounted("7", "NODE_FAIL", at(25), at(48), submit=at(20)),
+        accounted("7", "RUNNING", at(50), "Unknown", submit=at(49)),
+    )
+    found = cluster.facts("7")
+    assert found.covered_from == NOON
+    assert [a.end for a in found.attempts] == [AttemptEnd.PREEMPTED, AttemptEnd.FAILED, AttemptEnd.RUNNING]
+
+
+def test_job_that_waits_again_does_not_run_where_accounting_lags(cluster: Cluster) -> None:
+    cluster.queue(queued("7", "RUNNING", at(1)))
+    cluster.accounting(accounted("7", "RUNNING", at(1), "Unknown"))
+    cluster.facts("7")
+    cluster.queue(queued("7", "PENDING", at(40), reason="BeginTime", submit=at(30)))
+    found = cluster.facts("7")
+    assert found.state is SchedulerState.PREEMPTED
+    assert [(a.key, a.end, a.ended) for a in found.attempts] == [("7:0", AttemptEnd.PREEMPTED, NOON + 1800)]
+    # What accounting says once it knows counts: the node failed.
+    cluster.accounting(accounted("7", "NODE_FAIL", at(1), at(29)))
+    for _ in range(3):
+        found = cluster.facts("7")
+    assert [(a.key, a.end, a.ended) for a in found.attempts] == [("7:0", AttemptEnd.FAILED, NOON + 1740)]
+
+
 @pytest.mark.parametrize(
     ("code", "said", "reason"),
     [

@@ -68,10 +68,27 @@ def test_suspended_job_is_in_the_same_attempt() -> None:
     assert keys(found) == [("7:0", AttemptEnd.RUNNING)]
 
 
-def test_preempted_for_good() -> None:
+def test_preempted_for_good_does_not_wait_to_be_placed_again() -> None:
     found = view(None, None, row("PREEMPTED", 100.0, 200.0))
-    assert (found.state, found.over, keys(found)) == (
-        SchedulerState.PREEMPTED,
+    assert (found.state, found.over, found.ended, keys(found)) == (
+        SchedulerState.FAILED,
         True,
+        200.0,
         [("7:0", AttemptEnd.PREEMPTED)],
     )
+
+
+def test_preempted_and_requeued_waits_to_be_placed_again() -> None:
+    found = view(queued("PENDING", None), None, row("PREEMPTED", 100.0, 200.0), row("PENDING", None, None, 200.0))
+    assert (found.state, found.over, keys(found)) == (
+        SchedulerState.PREEMPTED,
+        False,
+        [("7:0", AttemptEnd.PREEMPTED)],
+    )
+
+
+def test_restarts_that_scontrol_counts_tell_that_a_waiting_job_ran_where_nothing_else_does() -> None:
+    """As an exporter that starts anew finds it, where there is no accounting."""
+    assert view(queued("PENDING", None), detail("PENDING", 1)).state is SchedulerState.PREEMPTED
+    assert view(queued("PENDING", None), detail("PENDING", 0)).state is SchedulerState.PENDING
+    assert view(queued("PENDING", None), None).state is SchedulerState.PENDING

@@ -62,10 +62,11 @@ def test_queue_records() -> None:
     assert (end.started, end.ended) == (SUBMITTED + 1, SUBMITTED + 3)
 
 
-def test_cancelled_while_it_waited_never_started() -> None:
+@pytest.mark.parametrize("word", ["CANCELLED", "DEADLINE"])
+def test_job_that_ended_while_it_waited_never_started(word: str) -> None:
     line = queue_line(
         "8",
-        "CANCELLED",
+        word,
         "0:00",
         "(null)",
         "BeginTime",
@@ -211,6 +212,23 @@ def test_job_without_a_log_as_of_25_05() -> None:
     )[0]
     detail = parse_details(text + ' AdminComment={"pods":["a/b"]} OOMKillStep=0\n')["5"]
     assert (detail.word, detail.log_path) == ("CANCELLED", "")
+
+
+def test_heterogeneous_job_has_the_accelerators_of_all_its_components() -> None:
+    def component(job: int, offset: int, tres: str) -> str:
+        text = DOCUMENTED.format(job=job, array="", name="het", state="RUNNING", tres=tres, log="/l/o", tail="Power=")
+        return text.replace("JobName=", f"HetJobId=12 HetJobOffset={offset} JobName=", 1)
+
+    driver = component(12, 0, "TRES=cpu=8,node=1")
+    trainers = component(13, 1, "TRES=cpu=8,node=2,gres/gpu=8,gres/gpu:a100=8")
+    engines = component(14, 2, "TRES=cpu=8,node=1,gres/gpu=4,gres/gpu:h100=4")
+    other = DOCUMENTED.format(job=15, array="", name="x", state="RUNNING", tres="TRES=gres/gpu=1", log="/l/x", tail="")
+    for job, beside in (("12", ""), (None, other)):
+        details = parse_details(driver + trainers + beside, job)
+        assert (details["12"].accelerators, details["12"].accelerator_type) == (8, "a100")
+        assert set(details) == {"12"} | ({"15"} if beside else set())
+    mixed = parse_details(driver + trainers + engines, "12")["12"]
+    assert (mixed.accelerators, mixed.accelerator_type) == (12, "")
 
 
 def test_record_that_a_name_makes_up_takes_nothing_from_another_job() -> None:

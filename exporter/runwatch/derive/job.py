@@ -28,7 +28,13 @@ from runwatch.derive.phase import began_again_after, is_resuming, newest_start, 
 from runwatch.derive.progress import ProgressContext, last_step_reached, measure_progress
 from runwatch.derive.reconcile import explain_gaps
 from runwatch.derive.rl import measure_rl
-from runwatch.derive.scheduler_measures import ProgressKnown, goes_on, measure_expected_replay, measure_scheduler
+from runwatch.derive.scheduler_measures import (
+    ProgressKnown,
+    began_again,
+    goes_on,
+    measure_expected_replay,
+    measure_scheduler,
+)
 from runwatch.derive.scheduler_state import (
     HistoryEvidence,
     combined_state,
@@ -310,8 +316,8 @@ def _measure_attempts(
         )
         evidence += measure_scheduler(measured, view.scheduler, events, state, known)
     if summary is not None:
-        started = measured.get("mljob_attempt_start_timestamp_seconds")
-        evidence += measure_expected_replay(measured, state, summary, view.checkpoints, started)
+        began = began_again(view.scheduler, events) if view.scheduler is not None else None
+        evidence += measure_expected_replay(measured, state, summary, view.checkpoints, began)
     return evidence
 
 

@@ -93,7 +93,7 @@ def _waits(state: JobState) -> bool:
 
 def _successor(facts: SchedulerFacts) -> str:
     """Return the successor of the run's newest ended link: the link that waits, or the one that took over."""
-    if facts.state in OVER_STATES:
+    if facts.state in OVER_STATES or facts.successor is not None:
         return facts.successor.scheduler_job if facts.successor is not None and successor_goes_on(facts) else ""
     earlier = [a for a in facts.attempts if a.ended is not None and a.link != facts.scheduler_job]
     in_chain = facts.scheduler_job in facts.links and any(a.link in facts.links for a in earlier)
@@ -121,24 +121,36 @@ def _count_between(events: Sequence[GangInterruption], progress: float | None, u
     return sum(1 for event in events if (progress is None or event.time > progress) and event.time <= until)
 
 
+def began_again(view: SchedulerView, events: Sequence[GangInterruption]) -> float | None:
+    """Return when the gang, or the part of it that was interrupted, was last started again; None while it waits.
+
+    Where only some of its tasks fell the others' attempts go on, and tell nothing of when the work is taken up again.
+    """
+    started = newest_start(view)
+    if started is None or not events or events[-1].time < started:
+        return started
+    later = (a.started for a in view.attempts if a.started is not None and a.started >= events[-1].time)
+    return min(later, default=None)
+
+
 def measure_expected_replay(
     measured: Measurements,
     state: JobState,
     summary: HistorySummary,
     checkpoints: CheckpointListing | None,
-    attempt_start: float | None,
+    began: float | None,
 ) -> list[Evidence]:
     """Set how long the steps that are to be done again will take, while a job waits for or works on them.
 
     The checkpoint resumed from is the newest complete one at or below the high-water step (while resuming: saved
-    before the attempt began). Without any complete one all steps are to be done again.
+    before it began again, Unix seconds). Without any complete one all steps are to be done again.
     """
     steps = summary.steps
     if state.phase != "resuming" or checkpoints is None or steps.step_duration is None:
         return []
     if steps.high_water_step is None or steps.first_step is None:
         return []
-    until = attempt_start + CLOCK_SLACK_SECONDS if attempt_start is not None and state.state != "preempted" else None
+    until = began + CLOCK_SLACK_SECONDS if began is not None and state.state != "preempted" else None
     usable = [
         checkpoint.step
         for checkpoint in checkpoints.checkpoints

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from runwatch.facts import Attempt, AttemptEnd
 from runwatch.parsing.iris import KILLED_BY_USER, AttemptRecord, JobRecord, TaskRecord, one_line
@@ -28,6 +29,22 @@ _EVICTIONS = ("evictedduetopreempted", "terminationtarget", "workloadevicted", "
 _SAME_EVENT_SECONDS = 600.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """An attempt, with the record of it and of the next one, its task, and when it was first seen ended."""
+
+    attempt: Attempt
+    record: AttemptRecord
+    task: str
+    follower: AttemptRecord | None
+    seen: float | None
+
+    @property
+    def started_again(self) -> float | None:
+        """When the task's next attempt started, Unix seconds."""
+        return self.follower.started if self.follower is not None else None
+
+
 def attempts_of(
     job: JobRecord,
     tasks: Iterable[TaskRecord],
@@ -46,21 +63,35 @@ def attempts_of(
         seen_ended: for attempts by key whose end Iris did not record: when they were first seen ended, having been
             seen running before (Unix seconds).
     """
-    found: list[Attempt] = []
-    undecided: list[tuple[Attempt, str]] = []
+    told: list[_Told] = []
     for task in tasks:
         for index, record in enumerate(task.attempts):
             follower = task.attempts[index + 1] if index + 1 < len(task.attempts) else None
             attempt = _attempt(job, task, record, follower, seen_ended or {})
-            if attempt is None:
-                continue
-            if record.state == "TASK_STATE_COSCHED_FAILED":
-                undecided.append((attempt, record.error))
-                continue
-            if record.state == "TASK_STATE_KILLED":
-                attempt = replace(attempt, end=_killed(job, record, follower is not None, above_goes_on))
-            found.append(attempt)
-    decided = [replace(attempt, end=_end_of_gang(attempt, error, found)) for attempt, error in undecided]
+            if attempt is not None:
+                seen = (seen_ended or {}).get(attempt.key)
+                told.append(_Told(attempt, record, task.task_id, follower, seen))
+    found: list[Attempt] = []
+    undecided: list[tuple[Attempt, str]] = []
+    recorded = sorted(
+        ((one.record.finished, one) for one in told if one.record.finished is not None), key=lambda pair: pair[0]
+    )
+    for one in told:
+        attempt, record = _ended_with_its_gang(one, recorded), one.record
+        if record.state == "TASK_STATE_COSCHED_FAILED":
+            undecided.append((attempt, record.error))
+            continue
+        if record.state == "TASK_STATE_KILLED":
+            attempt = replace(attempt, end=_killed(job, record, one.follower is not None, above_goes_on))
+        found.append(attempt)
+    first_at: dict[float, tuple[str, AttemptEnd]] = {}
+    for attempt in found:
+        if attempt.ended is not None and attempt.end is not AttemptEnd.SUCCEEDED:
+            first_at[attempt.ended] = min(
+                (attempt.key, attempt.end), first_at.get(attempt.ended, (attempt.key, attempt.end))
+            )
+    times = sorted(first_at)
+    decided = [replace(attempt, end=_end_of_gang(attempt, error, times, first_at)) for attempt, error in undecided]
     return tuple(sorted([*found, *decided], key=lambda attempt: (attempt.started or 0.0, attempt.key)))
 
 
@@ -144,6 +175,35 @@ def _end_time(
     return None, "its end was not recorded"
 
 
+def _ended_with_its_gang(one: _Told, recorded: Sequence[tuple[float, _Told]]) -> Attempt:
+    """Give an attempt whose end was not recorded that of its gang, where Iris recorded it for another task.
+
+    A gang falls together and is placed again together, which may take hours: the start of the next attempt would make
+    a second event of the one. The tasks that Iris stops with it, on healthy workers, have their ends recorded.
+    """
+    attempt, bound = one.attempt, one.attempt.ended
+    if one.record.finished is not None or bound is None or attempt.started is None:
+        return attempt
+    for index in range(bisect_right(recorded, bound, key=lambda pair: pair[0]) - 1, -1, -1):
+        ended, other = recorded[index]
+        if ended < attempt.started:
+            break
+        is_another = other.task != one.task and other.attempt.end is not AttemptEnd.SUCCEEDED
+        if is_another and _may_be_of_one_gang(one, other, ended):
+            said = attempt.detail.rpartition(" (")[0]
+            return replace(attempt, ended=ended, detail=f"{said} (its end was not recorded, its gang's stands for it)")
+    return attempt
+
+
+def _may_be_of_one_gang(one: _Told, other: _Told, ended: float) -> bool:
+    """Whether both tasks may have been placed again together after an end, as far as that is known."""
+    again, other_again = one.started_again, other.started_again
+    if one.seen is not None and (again is None or one.seen < again):
+        together = other_again is None or other_again >= one.seen
+        return together and one.seen - ended <= _SAME_EVENT_SECONDS
+    return again is not None and (other_again is None or abs(other_again - again) <= _SAME_EVENT_SECONDS)
+
+
 def _killed(job: JobRecord, record: AttemptRecord, followed: bool, above_goes_on: bool) -> AttemptEnd:
     if KILLED_BY_USER in record.error or job.error == KILLED_BY_USER:
         return AttemptEnd.PREEMPTED if followed else AttemptEnd.CANCELLED
@@ -155,16 +215,19 @@ def _killed(job: JobRecord, record: AttemptRecord, followed: bool, above_goes_on
     return AttemptEnd.PREEMPTED if job.state == "JOB_STATE_WORKER_FAILED" else AttemptEnd.CANCELLED
 
 
-def _end_of_gang(attempt: Attempt, error: str, others: Sequence[Attempt]) -> AttemptEnd:
-    """A healthy task that was stopped because another one of its gang was: the cause is the other one's."""
-    near = [
-        (abs(other.ended - attempt.ended), other.key, other.end)
-        for other in others
-        if other.ended is not None and attempt.ended is not None and other.end is not AttemptEnd.SUCCEEDED
-    ]
-    nearest = min(near, default=None)
-    if nearest is not None and nearest[0] <= _SAME_EVENT_SECONDS:
-        return nearest[2]
+def _end_of_gang(
+    attempt: Attempt, error: str, times: Sequence[float], first_at: Mapping[float, tuple[str, AttemptEnd]]
+) -> AttemptEnd:
+    """A healthy task that was stopped because another one of its gang was: the cause is the other one's.
+
+    `times` are those at which others ended, in order, `first_at` the first of each by key, and how it ended.
+    """
+    if attempt.ended is not None:
+        index = bisect_left(times, attempt.ended)
+        near = [(abs(time - attempt.ended), *first_at[time]) for time in times[max(0, index - 1) : index + 1]]
+        distance, _, end = min(near, default=(float("inf"), "", AttemptEnd.UNKNOWN))
+        if distance <= _SAME_EVENT_SECONDS:
+            return end
     return AttemptEnd.FAILED if error.rstrip().endswith("failed") else AttemptEnd.UNKNOWN
 
 

@@ -79,7 +79,8 @@ def gang_facts(gang: Gang, *, ran_before: bool = False, started_before: float | 
         ended=ended,
         exit_code=_exit_code(standing.state, attempts) if over else None,
         waiting=standing.waiting,
-        tasks=tasks,
+        # Of nodes that do not answer it is not known whether something runs there.
+        tasks=None if standing.state is SchedulerState.UNKNOWN else tasks,
         tasks_expected=workloads.gang_size(gang),
         preemptions=workloads.preemptions(gang),
         failures=workloads.failure_count(gang),

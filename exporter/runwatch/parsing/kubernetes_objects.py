@@ -187,6 +187,8 @@ def _phase(pod: Json) -> TaskPhase:
 
 def _running_phase(pod: Json) -> TaskPhase:
     """A pod counts as `Running` from its first container's start on, also while that container waits for a restart."""
+    if _lost_with_its_node(pod):
+        return TaskPhase.UNKNOWN
     states = [fields.mapping(status, "state") for status in fields.items(pod, "status", "containerStatuses")]
     if any("running" in state for state in states) or not states:
         return TaskPhase.RUNNING
@@ -194,6 +196,18 @@ def _running_phase(pod: Json) -> TaskPhase:
         return TaskPhase.PENDING
     codes = [fields.count(state, "terminated", "exitCode") for state in states]
     return TaskPhase.SUCCEEDED if all(code == 0 for code in codes) else TaskPhase.FAILED
+
+
+def _lost_with_its_node(pod: Json) -> bool:
+    """Whether a pod was evicted from a node that does not answer.
+
+    Its containers are shown to run for ever, since only the node could say that they ended. The control plane marks the
+    pods of such a node as not ready, and gives no reason; a node that answers gives one.
+    """
+    ready = fields.condition(pod, "Ready")
+    evicted = fields.text(fields.true_condition(pod, "DisruptionTarget"), "reason") == "DeletionByTaintManager"
+    unheard = fields.text(ready, "status") == "False" and not fields.text(ready, "reason")
+    return evicted and unheard and fields.deletion_requested(pod) is not None
 
 
 def _waiting(pod: Json) -> tuple[str, str]:
@@ -231,7 +245,11 @@ def _attempts(pod: Json, status: Json, restarts: int, link: str, stops: tuple[Ga
         found.append(_ended(f"{pod_uid}:{max(0, number)}", link, last, *_own_end(last)))
     if "running" in state:
         started = fields.moment(state, "running", "startedAt")
-        found.append(Attempt(f"{pod_uid}:{restarts}", link, started, None, AttemptEnd.RUNNING))
+        how, ended, detail = AttemptEnd.RUNNING, None, ""
+        if _lost_with_its_node(pod):
+            ended = fields.moment(fields.condition(pod, "Ready"), "lastTransitionTime")
+            how, detail = AttemptEnd.PREEMPTED, "evicted from a node that does not answer"
+        found.append(Attempt(f"{pod_uid}:{restarts}", link, started, ended, how, None, detail))
     elif final:
         blamed = _blamed(pod, final)
         found.append(_ended(f"{pod_uid}:{restarts}", link, blamed, *_final_end(pod, blamed, stops)))

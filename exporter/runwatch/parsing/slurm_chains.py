@@ -19,7 +19,10 @@ from runwatch.parsing.slurm_tasks import SAME_START_SECONDS, TaskView
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """One job as a link of a chain. `waits_for` are the ids of the jobs that its dependency names, now or once."""
+    """One job as a link of a chain. `waits_for` are the ids of the jobs that its dependency names, now or once.
+
+    `can_start` is what SLURM says of this job alone; `held_by` are the ids of the jobs without which it cannot start.
+    """
 
     id: str
     name: str
@@ -30,6 +33,7 @@ class LinkView:
     tasks: tuple[TaskView, ...]
     waiting: str
     can_start: bool
+    held_by: frozenset[str] = frozenset()
     counts: TaskCounts | None = None
     expected: int | None = None
 
@@ -162,8 +166,8 @@ def _before(earlier: LinkView, later: LinkView) -> bool:
 def choose(links: Collection[LinkView], *, by_name: bool) -> Chain:
     """Say which link the run is now, and which comes next.
 
-    It is the newest that started. Of a name whose newest started link is over, a job that was submitted afterwards and
-    waits for none of them is the run anew.
+    It is the newest that started, of a chain the newest that runs. Of a name whose newest started link is over, a job
+    that was submitted afterwards and waits for none of them is the run anew.
 
     Args:
         links: At least one.
@@ -172,10 +176,17 @@ def choose(links: Collection[LinkView], *, by_name: bool) -> Chain:
     ordered = sorted(links, key=lambda link: link.number)
     started = [link for link in ordered if link.started is not None]
     waiting = [link for link in ordered if link.started is None and not link.over]
+    stuck = _stuck(waiting)
     if not started:
-        main = next((link for link in waiting if link.can_start), waiting[0] if waiting else ordered[-1])
+        main = next((link for link in waiting if link.id not in stuck), waiting[0] if waiting else ordered[-1])
         return Chain(main, _in_order(ordered, [main]), None)
-    main = max(started, key=lambda link: (link.started or 0.0, link.number))
+
+    # Two that wait for the same one start at a time: where one of them ends at once, the chain goes on with the other.
+    def order(link: LinkView) -> tuple[bool, float, int]:
+        runs = not by_name and link.newest.state is SchedulerState.RUNNING
+        return runs, link.started or 0.0, link.number
+
+    main = max(started, key=order)
     anew = [link for link in waiting if _is_anew(link, main, ordered)] if by_name else []
     if anew:
         main = anew[0]
@@ -183,7 +194,7 @@ def choose(links: Collection[LinkView], *, by_name: bool) -> Chain:
     kept = _one_after_the_other(main, earlier) if by_name else earlier
     later = [link for link in waiting if link is not main and link.number > main.number]
     return Chain(
-        main, _in_order(ordered, [*kept, main, *later]), _successor(main, later), others=len(earlier) - len(kept)
+        main, _in_order(ordered, [*kept, main, *later]), _successor(main, later, stuck), others=len(earlier) - len(kept)
     )
 
 
@@ -205,12 +216,24 @@ def _one_after_the_other(main: LinkView, earlier: Sequence[LinkView]) -> list[Li
     return kept
 
 
-def _successor(main: LinkView, later: Sequence[LinkView]) -> Successor | None:
+def _stuck(waiting: Sequence[LinkView]) -> set[str]:
+    """Return the ids of the waiting jobs that can never start.
+
+    SLURM says so of the one whose dependency cannot be met, and keeps it in the queue; those that wait for it wait for
+    ever as well, but of them SLURM says only that they have a dependency.
+    """
+    stuck = {link.id for link in waiting if not link.can_start}
+    while held := {link.id for link in waiting if link.id not in stuck and link.held_by & stuck}:
+        stuck |= held
+    return stuck
+
+
+def _successor(main: LinkView, later: Sequence[LinkView], stuck: Collection[str]) -> Successor | None:
     """Name what comes after the run's link when that has ended; of a link that goes on there is none yet."""
     if not main.over or not later:
         return None
-    following = next((link for link in later if link.can_start), later[0])
-    return Successor(following.id, running=False, can_start=following.can_start)
+    following = next((link for link in later if link.id not in stuck), later[0])
+    return Successor(following.id, running=False, can_start=following.id not in stuck)
 
 
 def _in_order(ordered: Sequence[LinkView], kept: Sequence[LinkView]) -> tuple[LinkView, ...]:

@@ -6,6 +6,7 @@ Grammar: `squeue(1)` (`%i`, `%E`), `sbatch(1)` (`--array`, `--dependency`), 21.0
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _ID = re.compile(r"(\d{1,10})(?:\+(\d+))?(?:_(?:(\d{1,9})|\[([^\]]*)\]?))?\Z", re.ASCII)
@@ -74,11 +75,15 @@ def _indices(expression: str) -> tuple[tuple[range, ...], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """What a job waits for. `job` is the other's id without task ("" for `singleton`), `status` SLURM's word or ""."""
+    """What a job waits for. `job` is the other's id without task ("" for `singleton`), `status` SLURM's word or "".
+
+    `is_alternative` is set where any one of several dependencies is enough.
+    """
 
     kind: str
     job: str
     status: str = ""
+    is_alternative: bool = False
 
     @property
     def makes_link(self) -> bool:
@@ -89,15 +94,21 @@ class Dependency:
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:
     """Read `afterany:1(unfulfilled),afterok:2_*(failed)?after:3+5`; nothing for `(null)`."""
     found: list[Dependency] = []
+    any_is_enough = "?" in text
     for kind, jobs, status, singleton, singleton_status in _DEPENDENCY.findall(text):
         if singleton:
-            found.append(Dependency(singleton, "", singleton_status))
+            found.append(Dependency(singleton, "", singleton_status, any_is_enough))
             continue
         for job in jobs.split(":"):
             base = re.match(r"\d+", job)
             if base is not None:
-                found.append(Dependency(kind, base[0], status))
+                found.append(Dependency(kind, base[0], status, any_is_enough))
     return tuple(found)
+
+
+def must_end_first(dependencies: Iterable[Dependency]) -> frozenset[str]:
+    """Return the ids of the jobs without which a job cannot start; none where one of several is enough."""
+    return frozenset(d.job for d in dependencies if d.job and not d.is_alternative)
 
 
 def dependencies_of_submit_line(line: str) -> tuple[Dependency, ...]:

@@ -44,7 +44,8 @@ STATES: Mapping[str, StateMeaning] = {
     "REQUEUE_FED": _WAITS_AGAIN,
     "REQUEUE_HOLD": _WAITS_AGAIN,
     "SPECIAL_EXIT": _WAITS_AGAIN,
-    "PREEMPTED": StateMeaning(SchedulerState.PREEMPTED, AttemptEnd.PREEMPTED, terminal=True),
+    # Ended by preemption for good: one that is to run again is shown as PENDING, and this row of it is followed.
+    "PREEMPTED": StateMeaning(SchedulerState.FAILED, AttemptEnd.PREEMPTED, terminal=True),
     "COMPLETED": StateMeaning(SchedulerState.SUCCEEDED, AttemptEnd.SUCCEEDED, terminal=True),
     "TIMEOUT": StateMeaning(SchedulerState.TIMEOUT, AttemptEnd.WALL_TIME, terminal=True),
     "CANCELLED": StateMeaning(SchedulerState.KILLED, AttemptEnd.CANCELLED, terminal=True),

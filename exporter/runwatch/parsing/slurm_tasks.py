@@ -73,10 +73,12 @@ def view_task(
     live = None
     if queue is not None and queue.started is not None and by_queue:
         live = Start(queue.started, queue.ended, word, exited)
-    starts = _starts(ordered, seen, live)
-    waits_again = word == "PENDING" and bool(starts)
     known = meaning(word)
     waits = live is None and not known.terminal
+    shown_waiting = visible and waits and known.state in {SchedulerState.PENDING, SchedulerState.PREEMPTED}
+    starts = _starts(ordered, seen, live, waits=shown_waiting)
+    ran_before = bool(starts) or (detail is not None and detail.restarts > 0)
+    waits_again = word == "PENDING" and ran_before
     attempts = _attempts(key, link, starts, None if detail is None else detail.restarts, waits=waits)
     state = SchedulerState.PREEMPTED if waits_again else known.state
     submitted = min((row.submitted for row in ordered if row.submitted is not None), default=None)
@@ -132,20 +134,26 @@ def _failed_step(word: str, row: AccountingRow | None) -> tuple[int | None, str]
     return code or 128 + sent, f"COMPLETED, but one of its steps failed with {told}"
 
 
-def _starts(rows: Sequence[AccountingRow], seen: Iterable[Start], live: Start | None) -> list[Start]:
-    """Return every start once, the oldest first: squeue's word counts before sacct's, sacct's before what was seen."""
+def _starts(rows: Sequence[AccountingRow], seen: Iterable[Start], live: Start | None, *, waits: bool) -> list[Start]:
+    """Return every start once, the oldest first: squeue's word counts before sacct's, sacct's before what was seen.
+
+    Where sacct still takes a start for running that was seen to end, what was seen counts. While the job waits
+    (`waits`) none of them runs.
+    """
     accounted = [Start(row.started, row.ended, row.word, row.exited) for row in rows if row.started is not None]
+    behind = [start for start in accounted if meaning(start.word).end is AttemptEnd.RUNNING]
+    told = [start for start in accounted if start not in behind]
     kept: list[Start] = [] if live is None else [live]
-    for start in [*accounted, *seen]:
+    for start in [*told, *seen, *behind]:
         if not any(abs(start.started - other.started) <= SAME_START_SECONDS for other in kept):
             kept.append(start)
     kept.sort(key=lambda start: start.started)
     # One that a later start followed has ended, whatever its source last said.
-    return [_closed(start, following) for start, following in zip_longest(kept, kept[1:])]
+    return [_closed(start, followed=following is not None or waits) for start, following in zip_longest(kept, kept[1:])]
 
 
-def _closed(start: Start, following: Start | None) -> Start:
-    if following is None or meaning(start.word).end is not AttemptEnd.RUNNING:
+def _closed(start: Start, *, followed: bool) -> Start:
+    if not followed or meaning(start.word).end is not AttemptEnd.RUNNING:
         return start
     return replace(start, word="REQUEUED")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from runwatch.parsing.slurm_ids import Dependency, JobId, parse_dependencies, parse_job_id
@@ -91,6 +91,10 @@ _NOT_STARTED = frozenset({"PENDING", "RESV_DEL_HOLD", "REQUEUED", "REQUEUE_FED",
 """States in which squeue's start is a forecast."""
 
 
+_MAY_END_WHILE_WAITING = frozenset({"CANCELLED", "DEADLINE"})
+"""States of a job that may never have started: then it has no nodes."""
+
+
 def _id(field: str) -> JobId | None:
     # What a login shell printed before the first record, or the line break behind the last one.
     return parse_job_id(field.rsplit("\n", 1)[-1])
@@ -139,8 +143,8 @@ def _queue_record(row: Sequence[str], zone: ZoneInfo, now: float) -> QueueRecord
     submitted, started, ended = parse_span(
         submit, "" if word in _NOT_STARTED else start, end, elapsed, zone, ended=meaning(word).terminal, now=now
     )
-    if word == "CANCELLED" and not nodes.strip("() "):
-        started = None  # cancelled while it waited: squeue gives the end as its start
+    if word in _MAY_END_WHILE_WAITING and not nodes.strip("() "):
+        started = None  # ended while it waited: squeue gives the end as its start
     if word == "COMPLETING" and parse_time(end, zone) is None:
         # It is being requeued: its start is the time of that, and only a job that is to go on has no end.
         word, started, ended = "REQUEUED", None, started
@@ -163,7 +167,7 @@ def parse_accounting(text: str, separator: str, zone: ZoneInfo, now: float) -> t
         elapsed = float(used) if used.isascii() and used.isdigit() else None
         # A row that was requeued has an end too, though the job goes on.
         ended = meaning(word).terminal or word.startswith("REQUEUE")
-        if word == "CANCELLED" and nodes in {"", "None assigned"}:
+        if word in _MAY_END_WHILE_WAITING and nodes in {"", "None assigned"}:
             start = ""  # as in squeue; of a held job sacct gives the end as its start
         submitted, started, ended_at = parse_span(submit, start, end, elapsed, zone, ended=ended, now=now)
         records.append(
@@ -186,7 +190,7 @@ def parse_accounting(text: str, separator: str, zone: ZoneInfo, now: float) -> t
 
 _RECORD = re.compile(
     r"^JobId=(\d+) (?:ArrayJobId=(\d+) (?:ArrayTaskId=(\S+) )?(?:ArrayTaskThrottle=\d+ )?)?"
-    r"(?:HetJobId=\d+ HetJobOffset=\d+ )?(?=JobName=)",
+    r"(?:HetJobId=(\d+) HetJobOffset=(\d+) )?(?=JobName=)",
     re.MULTILINE,
 )
 _STATE = re.compile(
@@ -209,7 +213,7 @@ def parse_details(text: str, job: str | None = None) -> dict[str, JobDetail]:
         Of an array's tasks that wait none: scontrol gives a made-up log path for them. A key that occurs twice is left
         out: one of the two may be text that a job's name holds.
     """
-    starts = [match for match in _RECORD.finditer(text) if job is None or job in match.groups()[:2]]
+    starts = [match for match in _RECORD.finditer(text) if job is None or job in match.group(1, 2, 4)]
     bounds = [*(match.start() for match in starts), len(text)][1:]
     read = [
         detail
@@ -217,18 +221,36 @@ def parse_details(text: str, job: str | None = None) -> dict[str, JobDetail]:
         if (detail := _detail(match, text[match.start() : end])) is not None
     ]
     seen = Counter(detail.key for detail in read)
-    return {detail.key: detail for detail in read if seen[detail.key] == 1}
+    return _with_components({detail.key: detail for detail in read if seen[detail.key] == 1})
+
+
+def _with_components(details: dict[str, JobDetail]) -> dict[str, JobDetail]:
+    """Give a heterogeneous job, which its first component stands for, the accelerators of them all."""
+    whole: dict[str, JobDetail] = {}
+    for key, detail in sorted(details.items(), key=lambda item: "+" in item[0]):
+        base, is_component, _ = key.partition("+")
+        first = whole.get(base)
+        if not is_component:
+            whole[key] = detail
+        elif first is not None and detail.accelerators is not None:
+            same = first.accelerators is None or first.accelerator_type == detail.accelerator_type
+            whole[base] = replace(
+                first,
+                accelerators=(first.accelerators or 0) + detail.accelerators,
+                accelerator_type=detail.accelerator_type if same else "",
+            )
+    return whole
 
 
 def _detail(match: re.Match[str], record: str) -> JobDetail | None:
-    job, array, task = match.groups()
+    job, array, task, heterogeneous, component = match.groups()
     state = _STATE.search(record)
     if state is None or (array is not None and (task is None or not task.isdigit())):
         return None
     stdout = _STDOUT.match(record)
     count, kind = _accelerators(record)
     return JobDetail(
-        key=job if array is None else f"{array}_{task}",
+        key=f"{heterogeneous}+{component}" if int(component or 0) else job if array is None else f"{array}_{task}",
         word=state_word(state[1]),
         exited=parse_exit(state[3]),
         restarts=int(state[2]),

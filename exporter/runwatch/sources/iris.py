@@ -197,7 +197,7 @@ class IrisScheduler:
         records = [record for s in known for record in (s.job, *s.links, *((s.above,) if s.above else ()))]
         jobs = [selection.job for selection in known]
         self._chains.read(records, until)
-        self._memory.read([job for job in jobs if not job.over], until)
+        self._memory.read(jobs, until)
         if forget:
             self._chains.keep(records)
             self._memory.keep(jobs)

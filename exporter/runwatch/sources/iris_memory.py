@@ -41,13 +41,14 @@ class PeakMemory:
         return self._peaks.get(job.identity)
 
     def read(self, jobs: Sequence[JobRecord], until: float) -> None:
-        """Ask for those jobs whose figure is over five minutes old, in one query for about a thousand tasks."""
+        """Ask for those jobs whose figure is over five minutes old, in one query for about a thousand tasks.
+
+        Of one that is over until five minutes after its end: its last samples, often its highest, come late.
+        """
         if not self._readable:
             return
         now = self._clock()
-        due = [
-            job for job in jobs if not 0 <= now - self._asked_at.get(job.identity, -INTERVAL_SECONDS) < INTERVAL_SECONDS
-        ]
+        due = [job for job in jobs if self._is_due(job, now)]
         while due and time.monotonic() < until:
             tasks = 0
             batch: list[JobRecord] = []
@@ -57,6 +58,14 @@ class PeakMemory:
                 batch.append(job)
                 self._asked_at[job.identity] = now
             self._ask(batch, until)
+
+    def _is_due(self, job: JobRecord, now: float) -> bool:
+        asked_at = self._asked_at.get(job.identity)
+        if asked_at is None:
+            return True
+        if job.over and asked_at >= (job.finished or 0.0) + INTERVAL_SECONDS:
+            return False
+        return not 0 <= now - asked_at < INTERVAL_SECONDS
 
     def keep(self, jobs: Sequence[JobRecord]) -> None:
         """Drop what is kept of all other submissions."""

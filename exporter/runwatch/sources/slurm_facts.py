@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from runwatch.facts import Attempt, AttemptEnd, SchedulerFacts, SchedulerState
-from runwatch.parsing.slurm_chains import Chain
+from runwatch.parsing.slurm_chains import Chain, LinkView
+from runwatch.parsing.slurm_text import JobDetail
 from runwatch.sources.slurm_memory import LinkMemory
 
 
@@ -23,15 +24,10 @@ def facts_of(chain: Chain, memory: Mapping[str, LinkMemory], identity: str, show
     newest = main.newest
     waits = newest.state is SchedulerState.PREEMPTED
     over = main.over and not waits
-    accounted = all(memory[link.id].accounted for link in chain.links)
+    # One that sacct is to be asked about again may have started more often than is known yet.
+    accounted = all(memory[link.id].accounted and not memory[link.id].asks_accounting for link in chain.links)
     submissions = [link.submitted for link in chain.links if link.submitted is not None]
-    details = [
-        detail
-        for link in chain.links
-        for task in memory[link.id].tasks.values()
-        if link.id == main.id and (detail := task.detail) is not None
-    ]
-    accelerators = [detail for detail in details if detail.accelerators is not None]
+    accelerators = _accelerators(main, memory[main.id])
     return SchedulerFacts(
         scheduler_job=shown_as,
         state=newest.state,
@@ -48,10 +44,29 @@ def facts_of(chain: Chain, memory: Mapping[str, LinkMemory], identity: str, show
         covered_from=min(submissions) if accounted and submissions else None,
         successor=chain.successor,
         links=tuple(link.id for link in chain.links),
-        accelerators=sum(detail.accelerators or 0 for detail in accelerators) if accelerators else None,
+        accelerators=sum(detail.accelerators or 0 for detail in accelerators) or None,
         accelerator_type=accelerators[0].accelerator_type if accelerators else "",
         log_paths=_log_paths(chain, memory),
     )
+
+
+def _accelerators(link: LinkView, memory: LinkMemory) -> list[JobDetail]:
+    """Return the tasks that hold accelerators at a time, none where scontrol has not told of all of them.
+
+    The tasks of an array may run one after the other on the same nodes: those that run now count, and where none does
+    those that ran beside the newest.
+    """
+    newest = max((task.started for task in link.tasks if task.started is not None), default=None)
+    beside = [
+        task
+        for task in link.tasks
+        if newest is None
+        or (task.started is not None and (task.started == newest or task.ended is None or task.ended > newest))
+    ]
+    together = [task for task in link.tasks if task.state is SchedulerState.RUNNING] or beside
+    kept = [memory.tasks[task.key].detail for task in together if task.key in memory.tasks]
+    told = [detail for detail in kept if detail is not None]
+    return [detail for detail in told if detail.accelerators is not None] if len(told) == len(kept) else []
 
 
 def _detail(chain: Chain) -> str:

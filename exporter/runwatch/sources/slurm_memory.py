@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from runwatch.facts import AttemptEnd, SchedulerState, TaskCounts
 from runwatch.parsing.slurm_chains import LinkView
-from runwatch.parsing.slurm_ids import dependencies_of_submit_line
+from runwatch.parsing.slurm_ids import dependencies_of_submit_line, must_end_first
 from runwatch.parsing.slurm_states import can_start, meaning, waiting
 from runwatch.parsing.slurm_tasks import SAME_START_SECONDS, Start, TaskView, view_task
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
@@ -46,8 +46,24 @@ class TaskMemory:
 
     @property
     def settled(self) -> bool:
-        """Whether accounting has told how it ended."""
-        return any(meaning(row.word).terminal for row in self.rows)
+        """Whether accounting has told how its newest start ended: one that was preempted and requeued ended before."""
+        newest = max(self.rows, key=lambda row: (row.submitted or 0.0, row.started or 0.0), default=None)
+        return newest is not None and meaning(newest.word).terminal
+
+    @property
+    def runs_only_in_accounting(self) -> bool:
+        """Whether accounting still takes a start for running that squeue shows to be over: the job waits, or runs anew.
+
+        How that start ended is told by the row's next state.
+        """
+        if self.queue is None or not self.visible:
+            return False
+        shown = self.queue.started
+        running = [row.started for row in self.rows if meaning(row.word).end is AttemptEnd.RUNNING]
+        return any(
+            started is not None and (self.waits or (shown is not None and abs(started - shown) > SAME_START_SECONDS))
+            for started in running
+        )
 
     def update(self, record: QueueRecord) -> bool:
         """Take in what squeue shows now; tell whether that is news for accounting (an end, or a start anew)."""
@@ -128,6 +144,8 @@ class LinkMemory:
         """Take in all rows that accounting has of this job; it is asked again while they lag behind squeue."""
         by_key: dict[str, list[AccountingRow]] = {}
         for row in rows:
+            if row.id.component:
+                continue  # as in squeue: the first component, which runs the script, stands for a heterogeneous job
             self.name = self.name or row.name
             self.user = self.user or row.user
             self.workdir = self.workdir or row.workdir
@@ -147,7 +165,7 @@ class LinkMemory:
     @staticmethod
     def _lags(task: TaskMemory) -> bool:
         over = task.queue is not None and meaning(task.queue.word).terminal
-        return (over or not task.visible) and not task.settled
+        return ((over or not task.visible) and not task.settled) or task.runs_only_in_accounting
 
     def view(self, no_accounting: str, task: int | None = None) -> LinkView:
         """Put everything together.
@@ -176,6 +194,7 @@ class LinkMemory:
             tasks=tuple(views),
             waiting="" if pending is None else waiting(pending.reason),
             can_start=pending is None or can_start(pending.reason),
+            held_by=frozenset() if pending is None else must_end_first(pending.dependencies),
             counts=_counts(views, rest, 1 if task is not None else None),
             expected=None if is_array or not views else len(views),
         )
