@@ -151,9 +151,13 @@ def serving(rig: Rig) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
 
 
 def family(pid: int) -> Iterator[int]:
-    """Give a process and all below it; threads that end meanwhile have no children any more."""
+    """Give a process and all below it; processes and threads that end meanwhile have no children any more."""
     yield pid
-    for task in Path(f"/proc/{pid}/task").iterdir():
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return
+    for task in tasks:
         try:
             children = (task / "children").read_text().split()
         except (FileNotFoundError, ProcessLookupError):
@@ -174,9 +178,13 @@ def look_at(rig: Rig, process: subprocess.Popen[bytes], client: httpx.Client) ->
     assert reloaded.status_code == 200
     rig.said["reload"] = reloaded.text
     for member in family(process.pid):
-        limits = Path(f"/proc/{member}/limits").read_text()
+        try:
+            limits = Path(f"/proc/{member}/limits").read_text()
+            rig.said[f"arguments of {member}"] = Path(f"/proc/{member}/cmdline").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            assert member != process.pid
+            continue
         assert "Max core file size        0                    0 " in limits, limits
-        rig.said[f"arguments of {member}"] = Path(f"/proc/{member}/cmdline").read_text()
 
 
 def leaks(rig: Rig) -> list[str]:
