@@ -112,11 +112,12 @@ class Next(Strict):
 
 
 class Placement(Strict):
-    """What the scheduler says from a time on. `after` is how the attempt before it ended."""
+    """What the scheduler says from a time on. `after` is how the attempt before it ended, `fallen` of how many tasks."""
 
     since: Time = Field(alias="from")
     state: SchedulerState
     after: AttemptEnd | None = None
+    fallen: int | None = None
     detail: str = ""
     exit_code: int | None = None
     link: str | None = None

@@ -151,7 +151,15 @@ def scheduler_facts(scheduler: Scheduler, name: str, now: float) -> SchedulerFac
 
 
 def _attempts(scheduler: Scheduler, past: Sequence[Placement], name: str) -> list[Attempt]:
-    """Return one attempt a task for each start of the gang."""
+    """Return one attempt a task for each of its starts."""
+    return [
+        attempt
+        for task in range(scheduler.gang)
+        for attempt in _attempts_of(task, [each for each in past if each.fallen is None or task < each.fallen], name)
+    ]
+
+
+def _attempts_of(task: int, past: Sequence[Placement], name: str) -> list[Attempt]:
     spans: list[tuple[str, float, float | None, AttemptEnd, Placement | None]] = []
     link = name
     for placement in past:
@@ -177,7 +185,6 @@ def _attempts(scheduler: Scheduler, past: Sequence[Placement], name: str) -> lis
             detail=closing.detail if closing is not None else "",
         )
         for number, (of_link, since, until, how, closing) in enumerate(spans)
-        for task in range(scheduler.gang)
     ]
 
 

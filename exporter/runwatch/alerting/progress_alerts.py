@@ -13,6 +13,7 @@ from runwatch.alerting.promql import (
     grouped,
     in_phase,
     in_state,
+    latest,
     lines,
     not_blind,
     number,
@@ -67,8 +68,9 @@ _WAITING = _not_resumed(
     "warning",
     where(either(in_state("preempted"), in_phase("resuming"))),
 )
+# Where a part of the gang fell the attempts of the others go on, and began long before.
 _HANGING = _not_resumed(
-    "mljob:attempt_start_timestamp_seconds",
+    latest(interruption="mljob:interruption_timestamp_seconds", attempt="mljob:attempt_start_timestamp_seconds"),
     "critical",
     where(in_state("running")),
     where(in_phase("resuming")),
