@@ -234,6 +234,25 @@ def test_a_listing_of_several_pages_is_read_to_its_end_and_each_page_is_counted(
     assert len(requests) == len(service.asked) == 5
 
 
+def test_a_change_of_an_objects_metadata_is_no_new_save() -> None:
+    """The service moves `updated` on when a lifecycle rule changes an old object's storage class."""
+    state = {"name": "run/step-9/metadata.json", "size": "77", "timeCreated": "2026-01-02T00:00:00Z"}
+    state["updated"] = "2026-02-01T00:00:00Z"
+
+    def respond(prefix: str, token: str) -> Answer:
+        match prefix:
+            case "run/":
+                return listing(folders=("run/step-9/",))
+            case "run/step-9/":
+                return Answer(200, json.dumps({"items": [state]}).encode())
+        return Answer(200, b'{"step": 9, "timestamp": "2026-01-02T00:00:00"}')
+
+    with running(respond) as service:
+        outcome = look(service, "gs://bucket/run")
+    assert isinstance(outcome, CheckpointListing)
+    assert [checkpoint.saved_at for checkpoint in outcome.checkpoints] == [1767312000.0]  # 2026-01-02T00:00:00Z
+
+
 def test_no_credentials_are_an_auth_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", f"{tmp_path}/missing.json")

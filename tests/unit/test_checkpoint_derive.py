@@ -90,6 +90,20 @@ def test_none_yet_is_zero_and_no_step() -> None:
     ]
 
 
+def test_how_many_there_are_is_absent_where_not_all_were_looked_into() -> None:
+    measured = Measurements()
+    measure_checkpoints(
+        measured,
+        CheckpointListing((checkpoint(300, 900.0), checkpoint(299, None)), not_looked_into=298),
+        step=None,
+        step_duration=None,
+        trainer_config={},
+        configured_interval=None,
+    )
+    assert measured.get("mljob_checkpoint_step") == 300
+    assert not measured.family("mljob_checkpoints")
+
+
 def test_a_checkpoint_ahead_of_every_step_is_a_lag_below_zero_and_is_told() -> None:
     measured, evidence = measure(checkpoint(40, 900.0), step=30)
     assert measured.get("mljob_checkpoint_lag_steps") == -10
@@ -218,6 +232,14 @@ def test_the_measured_interval_is_the_median_of_one_kind() -> None:
     assert interval(*permanent, *two_temporary, third) == Interval(
         150.0, "median time between 3 complete temporary checkpoints"
     )
+
+
+def test_a_copy_below_another_root_is_no_further_save() -> None:
+    saved = [checkpoint(step, 36.0 * step, layout="hf", kind="") for step in (100, 200, 300)]
+    copies = [checkpoint(step, 36.0 * step + 5, layout="hf", kind="", root="gs://b/copy") for step in (100, 200, 300)]
+    # Saved at 3600, 7200 and 10800 s, each copied 5 s later: one each hour.
+    assert interval(*saved, *copies) == Interval(3600.0, "median time between 3 complete checkpoints")
+    assert interval(*saved[:2], *copies[:2]) is None
 
 
 def test_too_few_of_a_kind_measure_nothing() -> None:

@@ -219,13 +219,55 @@ def test_links_are_followed_within_the_root_alone(tmp_path: Path) -> None:
     (tmp_path / "root" / "step-9").symlink_to(tmp_path / "elsewhere" / "step-9")
     (tmp_path / "root" / "step-10").symlink_to(tmp_path / "root" / "nowhere")
     (tmp_path / "root" / "step-11").symlink_to("step-11")
-    (tmp_path / "root" / "checkpoints").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "root" / "step-12").mkdir()
-    (tmp_path / "root" / "step-12" / "metadata.json").symlink_to(tmp_path / "elsewhere" / "step-9" / "metadata.json")
+    levanter(tmp_path / "root", 12)
     found = listing(tmp_path / "root")
-    assert steps(found) == [(3, True), (12, False)]
+    assert steps(found) == [(3, True), (12, True)]
     assert any("step-9 is a link that leads out of the root" in note for note in found.notes)
-    assert any("checkpoints is a link that leads out of the root" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "step-12", "step-12/metadata.json", "step-12/checkpoint_commit.json"])
+def test_a_link_out_of_the_root_that_may_hold_the_newest_is_no_answer(tmp_path: Path, name: str) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    levanter(root, 3)
+    levanter(elsewhere, 12)
+    link = root / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere / name.removeprefix("checkpoints"))
+    refused = failure(root)
+    assert refused.reason is FailureReason.OTHER
+    assert f"{link} is a link that leads out of the root: not followed, so the newest" in refused.detail
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "step-12"])
+def test_where_a_link_leads_may_be_a_root_of_its_own(tmp_path: Path, name: str) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    levanter(root, 3)
+    levanter(elsewhere / "run", 12)
+    (root / name).symlink_to(elsewhere / "run" / name.removeprefix("checkpoints"))
+    assert steps(listing(root, elsewhere / "run")) == [(3, True), (12, True)]
+    (elsewhere / "run").rename(elsewhere / "checkpoints")
+    (root / name).unlink()
+    (root / name).symlink_to(elsewhere / "checkpoints" / name.removeprefix("checkpoints"))
+    assert steps(listing(elsewhere, root)) == [(3, True), (12, True)]
+
+
+def test_one_folder_under_two_names_is_counted_once(tmp_path: Path) -> None:
+    levanter(tmp_path / "data" / "run" / "checkpoints", 3)
+    (tmp_path / "scratch").symlink_to(tmp_path / "data")
+    one = listing(tmp_path / "data" / "run")
+    assert steps(one) == [(3, True)]
+    assert steps(listing(tmp_path / "data" / "run", tmp_path / "scratch" / "run")) == [(3, True)]
+    assert steps(listing(tmp_path / "data" / "run", tmp_path / "data" / "." / "x" / ".." / "run" / "checkpoints")) == [
+        (3, True)
+    ]
+    assert steps(listing(tmp_path / "scratch" / "run" / "checkpoints", tmp_path / "data" / "run")) == [(3, True)]
+
+
+def test_a_latest_file_that_leads_out_of_the_root_is_not_missing(tmp_path: Path) -> None:
+    write(tmp_path / "root" / "global_step_5" / "trainer_state.pt")
+    write(tmp_path / "latest", "5")
+    (tmp_path / "root" / "latest_ckpt_global_step.txt").symlink_to(tmp_path / "latest")
+    assert failure(tmp_path / "root").reason is FailureReason.OTHER
 
 
 def test_a_pipe_in_a_markers_place_blocks_nobody(tmp_path: Path) -> None:

@@ -118,10 +118,21 @@ def test_later_looks_list_parents_partials_and_the_newest_complete() -> None:
     reading = Reading(bucket)
     first = reading.look()
     assert reading.look() == first
-    assert bucket.asked == ["list run/", "list run/step-10/", "list run/step-9/"]
+    assert bucket.asked == ["list run/", "list run/step-7/", "list run/step-10/", "list run/step-9/"]
     del bucket.objects["run/step-10/manifest.json"]
     assert reading.steps() == [(7, True), (8, True), (9, True)]
-    assert bucket.asked == ["list run/", "list run/step-9/"]
+    assert bucket.asked == ["list run/", "list run/step-8/", "list run/step-9/"]
+
+
+def test_an_older_one_that_lost_its_marker_and_stays_is_found_in_its_turn() -> None:
+    """A deletion that was cut off leaves a folder with data and no marker. Each look goes into one of the older."""
+    bucket = Bucket(levanter(*range(1, 7), partial=tuple(range(1, 7))))
+    reading = Reading(bucket)
+    assert reading.steps() == [(step, True) for step in range(1, 7)]
+    del bucket.objects["run/step-4/metadata.json"]
+    looks = [reading.steps() for _ in range(5)]  # five are older than the newest
+    assert looks[-1] == [(1, True), (2, True), (3, True), (4, False), (5, True), (6, True)]
+    assert looks[-1] == Reading(bucket).steps()
 
 
 def test_when_the_newest_vanishes_the_next_is_looked_into_before_it_is_exported() -> None:
@@ -131,7 +142,7 @@ def test_when_the_newest_vanishes_the_next_is_looked_into_before_it_is_exported(
     del bucket.objects["run/step-9/metadata.json"]
     del bucket.objects["run/step-8/metadata.json"]  # half deleted: its manifest is still there
     assert reading.steps() == [(7, True), (8, False)]
-    assert bucket.asked == ["list run/", "list run/step-8/", "list run/step-7/"]
+    assert bucket.asked == ["list run/", "list run/step-7/", "list run/step-8/"]
 
 
 def test_a_connection_is_made_once_and_closed() -> None:
@@ -196,7 +207,8 @@ def test_older_folders_beyond_the_window_are_not_called_complete(monkeypatch: py
     assert isinstance(outcome, CheckpointListing)
     assert [checkpoint.step for checkpoint in outcome.checkpoints] == list(range(2801, 3001))
     assert len(reading.bucket.asked) == 1 + 200 + 8
-    assert "the 2800 oldest of 3000 checkpoint folders were not looked into and are not counted" in outcome.notes[0]
+    assert "the 2800 oldest of 3000 checkpoint folders were not looked into" in outcome.notes[0]
+    assert outcome.not_looked_into == 2800
 
 
 def test_the_window_grows_until_a_complete_one_is_found() -> None:

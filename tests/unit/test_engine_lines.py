@@ -54,6 +54,12 @@ def test_only_answers_200_are_successes() -> None:
         ('INFO:     172.18.0.3:48374 - "POST /v1/completions HTTP/1.1" 200 OK', 40.0),
     )
     assert (seen.last_success, seen.successes, seen.refusals) == (50.0, 2, 1)
+    routed = signals(
+        ('INFO:     172.18.0.3:48374 - "POST /v1/messages?beta=true HTTP/1.1" 200 OK', 50.0),
+        ('INFO:     172.18.0.3:48374 - "POST /engine-0/v1/chat/completions HTTP/1.1" 200 OK', 60.0),
+        ('INFO:     172.18.0.3:48374 - "POST /v1/count_messages HTTP/1.1" 200 OK', 70.0),
+    )
+    assert (routed.last_success, routed.successes) == (60.0, 2)
 
 
 def test_refusals_of_the_sandbox_provider_with_their_times() -> None:
@@ -67,6 +73,34 @@ def test_refusals_of_the_sandbox_provider_with_their_times() -> None:
     )
     assert seen.auth_failures == (10.0, 20.0)
     assert seen.auth_failures_without_time == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "401 Client Error: Unauthorized for url: https://huggingface.co/google/gemma-3n-E2B-it/resolve/main/config.json",
+        "huggingface_hub.errors.GatedRepoError: 401 Unauthorized: access to model google/gemma-3n-E2B-it is restricted",
+        "401 Client Error: Unauthorized for url: https://huggingface.co/api/datasets/org/daytona-traces/commit/main",
+        "401 Client Error: Unauthorized for url: https://huggingface.co/datasets/org/sandboxes",
+        "ERROR multi-modal processor: HTTP 401 Unauthorized",
+    ],
+)
+def test_another_services_refusal_that_only_looks_like_the_providers(text: str) -> None:
+    assert signals((text, 10.0)).auth_failures == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'HTTP Request: POST https://app.daytona.io/api/workspace "HTTP/1.1 401 Unauthorized"',
+        "HTTP Request: POST https://api.e2b.app/v2/boxes HTTP/1.1 403 Forbidden",
+        "E2B: authentication failed",
+        "modal-client: invalid token",
+        'POST /sandboxes "HTTP/1.1 401 Unauthorized"',
+    ],
+)
+def test_the_providers_own_refusals_by_name_and_by_host(text: str) -> None:
+    assert signals((text, 10.0)).auth_failures == (10.0,)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +129,41 @@ def test_the_newest_line_about_the_tunnel_counts() -> None:
     assert signals("Pinggy restart failed: boom", "Pinggy tunnel restart succeeded").tunnel is True
 
 
+@pytest.mark.parametrize(
+    ("text", "up"),
+    [
+        ("Setting up SSH tunnel to u@h", None),
+        ("Waiting for pinggy tunnel to become ready...", None),
+        ("tunnel: retrying until it is up", None),
+        ("tunnel did not become ready within 60 s", False),
+        ("Tunnel is not connected", False),
+        ("cloudflared tunnel never came up", False),
+        ("tunnel is up", True),
+        ("ngrok tunnel established", True),
+    ],
+)
+def test_a_tunnel_that_is_waited_for_is_not_up(text: str, up: bool | None) -> None:
+    assert signals(text).tunnel is up
+
+
+@pytest.mark.parametrize(
+    ("text", "complete"),
+    [
+        ("Upload complete: 300 rows, 0 failed", True),
+        ("Upload finished successfully, no error", True),
+        ("Upload finished: 290 rows, 10 failed", False),
+        ("No traces uploaded", False),
+        ("0 traces uploaded", False),
+        ("10 traces uploaded", True),
+        ("[upload] HuggingFace upload complete: https://huggingface.co/datasets/org/error-recovery-traces", True),
+        ("[upload] HuggingFace upload failed: https://huggingface.co/api/repos/create: 403", False),
+        ("[upload] No HF token provided (set HF_TOKEN env var); skipping HF upload.", False),
+    ],
+)
+def test_counts_beside_an_upload(text: str, complete: bool) -> None:
+    assert signals(text).upload_complete is complete
+
+
 def test_uploads_and_chunks() -> None:
     assert signals("Uploading traces...").upload_complete is None
     done = signals(
@@ -109,6 +178,34 @@ def test_uploads_and_chunks() -> None:
     env = signals("Loading chunk env: /w/configs/trace/chunk_envs/chunk_003.env (array task 3/?)",
                   "✗ Trace generation failed with exit code: 2")  # fmt: skip
     assert (env.chunk, env.chunks, env.chunk_completed) == (3, None, False)
+
+
+UPLOADED = "Successfully uploaded dataset to: https://huggingface.co/datasets/a/b"
+
+
+def chunked(*lines: tuple[int | None, str, float]) -> EngineSignals:
+    engine = EngineLines()
+    for chunk, text, time in lines:
+        engine.take(LogFragment(text), time, chunk=chunk)
+    return engine.signals()
+
+
+def test_an_upload_of_one_chunk_is_none_of_the_whole_job() -> None:
+    begun = [(None, "Chunk Index: 0 / 3", 1.0), (None, "Chunk Index: 1 / 3", 1.0)]
+    first = chunked(*begun, (0, UPLOADED, 5.0))
+    assert (first.upload_complete, first.upload_time, first.uploaded_chunks) == (None, None, {0})
+    # Both that began are uploaded, and chunk 2 did not begin yet.
+    both = [*begun, (1, UPLOADED, 9.0), (0, UPLOADED, 5.0)]
+    assert chunked(*both).upload_complete is None
+    whole = chunked(*both, (None, "Chunk Index: 2 / 3", 6.0), (2, UPLOADED, 7.0))
+    assert (whole.upload_complete, whole.upload_time, whole.uploaded_chunks) == (True, 9.0, {0, 1, 2})
+    failed = chunked(*both, (None, "Chunk Index: 2 / 3", 6.0), (2, "Upload failed.", 7.0))
+    assert (failed.upload_complete, failed.upload_time, failed.uploaded_chunks) == (False, 7.0, {0, 1})
+    # One chunk's log alone: nothing shows that the job is more than this chunk.
+    alone = chunked((None, "Chunk Index: 1 / 3", 1.0), (1, "Upload failed.", 7.0), (1, UPLOADED, 8.0))
+    assert (alone.upload_complete, alone.upload_time) == (True, 8.0)
+    # What no chunk's log says is of the whole job.
+    assert chunked(*begun, (0, "Upload failed.", 5.0), (None, UPLOADED, 9.0)).upload_complete is True
 
 
 @given(

@@ -80,6 +80,18 @@ def test_a_failure_behind_which_a_new_start_trained_on_is_none() -> None:
         ("(raylet) The raylet has died: it was killed\n", "node"),
         (traceback("ray.exceptions.ActorDiedError: The actor died because its node has died."), "node"),
         (
+            traceback("ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.")
+            + "(raylet) [2026-11-29 07:23:59,445 E 395 395] (raylet) node_manager.cc:3049: 2 Workers (tasks / actors) "
+            "killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: e, IP: 10.0.0.2)",
+            "out_of_memory",
+        ),
+        (
+            traceback("ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.")
+            + "(raylet) node_manager.cc:3049: 0 Workers (tasks / actors) killed due to memory pressure (OOM), "
+            "2 Workers crashed due to other reasons at node (ID: e5, IP: 10.0.0.2) over the last time period.",
+            "traceback",
+        ),
+        (
             "[rank0]:[E1129 17:45:07.123456789 ProcessGroupNCCL.cpp:630] [Rank 0] Watchdog caught collective operation "
             "timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600010 milliseconds\n",
             "nccl",

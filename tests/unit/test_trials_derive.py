@@ -200,6 +200,20 @@ def test_states_of_chunks() -> None:
     assert values.family("mljob_chunks") == {}
 
 
+def test_a_chunk_whose_log_is_there_began_though_no_trial_did() -> None:
+    """Its engine boots for long, or hangs there: that is no chunk that still waits for its turn."""
+    now = WRITTEN + 5 * HOUR
+    summary = chunked(TrialsFolder("0", (PASSED,), chunk=0, finished=True, changed=WRITTEN), chunks=(0, 1, 2, 3))
+
+    def states(is_over: bool) -> dict[str, float]:
+        logs = {0: now, 1: now - HOUR, 2: now - 3 * HOUR}
+        values, _ = measured(summary, bucket="datagen", observed=now, is_over=is_over, chunk_logs=logs)
+        return {key[0]: value for key, value in values.family("mljob_chunks").items() if value}
+
+    assert states(is_over=False) == {"done": 1, "running": 1, "hung": 1, "pending": 1}
+    assert states(is_over=True) == {"done": 1, "failed": 2, "pending": 1}
+
+
 def test_a_chunk_is_done_when_all_of_its_jobs_are() -> None:
     first = TrialsFolder("a", (), chunk=0, finished=True)
     again = TrialsFolder("b", (), chunk=0, finished=False)

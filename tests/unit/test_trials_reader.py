@@ -10,6 +10,7 @@ import pytest
 
 from runwatch.facts import Failure, FailureReason
 from runwatch.fleet import Job
+from runwatch.sources import trial_folders
 from runwatch.sources.trials import TrialsReader
 from tests.unit.trial_trees import WRITTEN, Reading, capture, job_result, trial, update_of, write
 
@@ -88,6 +89,20 @@ def test_a_run_of_terminal_bench_and_a_folder_of_runs(tmp_path: Path) -> None:
     assert reading.update(run).folders[0].results == folder.results
     (hidden,) = update_of(run, at=WRITTEN - 1).folders
     assert hidden.results == ()
+
+
+def test_a_run_that_was_never_read_whole_has_no_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading()
+    write(tmp_path / "results.json", '{"results": [{"trial_na')
+    cut_off = reading.look(tmp_path)
+    assert isinstance(cut_off, Failure)
+    assert (cut_off.reason, "results.json" in cut_off.detail) == (FailureReason.PARSE, True)
+    write(tmp_path / "results.json", '{"results": [{"trial_name": "a", "task_id": "t", "is_resolved": true}]}')
+    assert reading.names(tmp_path) == ["t/a"]
+    monkeypatch.setattr(trial_folders, "READ_LIMIT_BYTES", 70)
+    too_large = Reading().look(tmp_path)
+    assert isinstance(too_large, Failure)
+    assert too_large.reason is FailureReason.OTHER
 
 
 def test_a_finished_trial_is_read_once(tmp_path: Path) -> None:
@@ -263,3 +278,33 @@ def test_a_folder_of_too_many_folders_that_is_no_job(tmp_path: Path) -> None:
     outcome = Reading().look(tmp_path)
     assert isinstance(outcome, Failure)
     assert "name the folder of the jobs" in outcome.detail
+
+
+@pytest.mark.parametrize(
+    "name", ["t__bbbbbbb", "t__aaaaaaa/result.json", "trace_jobs", "chunk_001", "results.json", "run/results.json"]
+)
+def test_a_link_out_of_the_root_that_may_hold_results_leaves_no_count(tmp_path: Path, name: str) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    write(root / "job.log", "")
+    write(root / "run" / "run_metadata.json", "{}")
+    trial(root / "t__aaaaaaa")
+    trial(elsewhere / "t__bbbbbbb")
+    if name in {"trace_jobs", "chunk_001", "results.json", "run/results.json"}:
+        (root / "job.log").unlink()
+        shutil.rmtree(root / "t__aaaaaaa")
+    (root / name).unlink(missing_ok=True)
+    (root / name).symlink_to(elsewhere / "t__bbbbbbb" / ("result.json" if "." in name else ""))
+    refused = Reading().look(root)
+    assert isinstance(refused, Failure)
+    assert refused.reason is FailureReason.OTHER
+    assert f"{root / name} is a link that leads out of the root" in refused.detail
+
+
+def test_another_link_out_of_the_root_is_only_told(tmp_path: Path) -> None:
+    job_result(tmp_path / "job", 1)
+    trial(tmp_path / "job" / "t__aaaaaaa")
+    (tmp_path / "job" / "data").symlink_to(tmp_path.parent)
+    (tmp_path / "job" / "t__aaaaaaa" / "artifacts").symlink_to(tmp_path.parent)
+    update = update_of(tmp_path / "job")
+    assert [result.name for result in update.folders[0].results] == ["t__aaaaaaa"]
+    assert any("links that lead out of the root are not followed: data" in note for note in update.notes)

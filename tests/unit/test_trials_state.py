@@ -102,6 +102,27 @@ def test_an_end_in_the_log_where_no_scheduler_tells(
         assert ended == (T0 + 1000 if reason else None)
 
 
+@pytest.mark.parametrize(
+    ("bucket", "reason", "uploaded", "target", "state"),
+    [
+        # a launch script that ends its engine once all is done: "line 88: 4711 Terminated  vllm serve ..."
+        ("eval", "sigterm", None, 2, "succeeded"),
+        ("eval", "sigkill", None, 2, "succeeded"),
+        ("datagen", "sigterm", True, 2, "succeeded"),
+        # its work is not done by its results alone
+        ("datagen", "sigterm", None, 2, "failed"),
+        ("eval", "sigterm", None, 3, "failed"),
+        ("eval", "traceback", None, 2, "failed"),
+    ],
+)
+def test_a_signal_after_all_work_is_no_failure(
+    bucket: str, reason: str, uploaded: bool | None, target: int, state: str
+) -> None:
+    said = log(260, failure(reason, 260), upload_complete=uploaded)
+    report = report_of(at=900, trials=[folder(*TWO)], target=target, logs=said, bucket=bucket)  # type: ignore[arg-type]
+    assert state_of(report)[0] == state
+
+
 def test_results_after_a_failure_show_that_it_went_on() -> None:
     broken = log(1000, failure("traceback", 1000))
     assert state_of(report_of(at=2000, trials=[folder(trial(1601))], target=2, logs=broken))[0] == "running"

@@ -159,17 +159,18 @@ def _whole_number(value: object) -> int | None:
 
 def _measured(checkpoints: Sequence[Checkpoint]) -> Interval | None:
     """Temporary and permanent ones have rhythms of their own. Where both show one, the shorter is how often a
-    checkpoint comes."""
-    times: dict[str, list[float]] = {}
+    checkpoint comes. A step below several roots was saved once and copied since."""
+    times: dict[str, dict[int, float]] = {}
     for checkpoint in checkpoints:
         unknown_kind = checkpoint.layout == "levanter" and not checkpoint.kind
         if checkpoint.saved_at is not None and checkpoint.complete and not unknown_kind:
-            times.setdefault(checkpoint.kind, []).append(checkpoint.saved_at)
+            by_step = times.setdefault(checkpoint.kind, {})
+            by_step[checkpoint.step] = min(checkpoint.saved_at, by_step.get(checkpoint.step, checkpoint.saved_at))
     intervals: list[Interval] = []
-    for kind, saved in sorted(times.items()):
+    for kind, by_step in sorted(times.items()):
+        saved = sorted(by_step.values())
         if len(saved) < MEDIAN_MINIMUM_COUNT:
             continue
-        saved.sort()
         median = statistics.median(later - earlier for earlier, later in pairwise(saved))
         if median > 0:  # copied folders may all carry one time
             named = f"{kind} checkpoints" if kind else "checkpoints"

@@ -37,9 +37,10 @@ def measure_checkpoints(
         trainer_config: the trainer's own configuration, nested or with dotted names.
         configured_interval: seconds between checkpoints by the exporter's config.
     """
-    complete = sum(checkpoint.complete for checkpoint in listing.checkpoints)
-    measurements.set("mljob_checkpoints", complete, completeness="complete")
-    measurements.set("mljob_checkpoints", len(listing.checkpoints) - complete, completeness="partial")
+    if not listing.not_looked_into:  # else how many are complete is not known
+        complete = sum(checkpoint.complete for checkpoint in listing.checkpoints)
+        measurements.set("mljob_checkpoints", complete, completeness="complete")
+        measurements.set("mljob_checkpoints", len(listing.checkpoints) - complete, completeness="partial")
     evidence = _evidence_of_folders(listing)
     newest = newest_complete(listing.checkpoints)
     if newest is not None:

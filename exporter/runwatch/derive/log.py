@@ -40,15 +40,16 @@ def measure_log(measured: Measurements, facts: LogFacts, *, bucket: str, observe
 
 def _measure_engine(measured: Measurements, facts: LogFacts, observed: float) -> list[Evidence]:
     running, success = facts.running_requests, facts.last_success
-    measured.set("mljob_engine_running_requests", running)
+    reported = facts.running_requests_time
+    is_current = reported is None or observed - reported <= ENGINE_IDLE_SECONDS
+    # An engine that runs requests reports them all the time, one that runs none falls silent.
+    measured.set("mljob_engine_running_requests", running if is_current or not running else None)
     measured.set("mljob_engine_last_success_timestamp_seconds", success)
     if facts.auth_failures:
         recent = [time for time in facts.auth_failures if observed - time <= AUTH_FAILURES_SECONDS]
         measured.set("mljob_auth_failures", len(recent))
     if running is None and success is None:
         return []
-    reported = facts.running_requests_time
-    is_current = reported is None or observed - reported <= ENGINE_IDLE_SECONDS
     serves = bool(running) and is_current
     answers = success is not None and observed - success <= ENGINE_IDLE_SECONDS
     measured.set("mljob_infra_check", float(serves or answers), check="engine")
@@ -103,11 +104,16 @@ def _measure_console(measured: Measurements, facts: LogFacts) -> list[Evidence]:
 
 
 def _measure_upload(measured: Measurements, facts: LogFacts) -> list[Evidence]:
-    complete = facts.upload_complete is True
+    uploaded = len(facts.uploaded_chunks)
+    chunks = sum(measured.family("mljob_chunks").values())  # by the folder of the trials: some may have no log yet
+    complete = facts.upload_complete is True and not 0 < uploaded < chunks
     measured.set("mljob_upload_complete", float(complete))
     if complete:
         measured.set("mljob_upload_timestamp_seconds", facts.upload_time)
         return [Evidence(_TOPIC, "upload: the log says that it is complete")]
+    if uploaded and facts.upload_complete is not False:
+        some = "1 chunk is uploaded" if uploaded == 1 else f"{uploaded} chunks are uploaded"
+        return [Evidence(_TOPIC, f"upload: the logs say that {some}, not that all are", {"uploaded": uploaded})]
     failed = facts.upload_complete is False
     return [Evidence(_TOPIC, "upload: it failed" if failed else "upload: the log holds no line of a completed one")]
 

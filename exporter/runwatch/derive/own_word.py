@@ -14,7 +14,7 @@ from runwatch.derive.state import JobState
 from runwatch.derive.trials import TrialsSummary
 from runwatch.facts import LogFacts
 from runwatch.figures import duration
-from runwatch.parsing.failures import most_telling
+from runwatch.parsing.failures import SIGNALS, most_telling
 from runwatch.thresholds import LOG_AFTERMATH_SECONDS, LOG_SILENT_SECONDS, NO_FACTS_UNKNOWN_SECONDS
 
 TRIAL_BUCKETS = frozenset({"datagen", "eval"})
@@ -104,7 +104,7 @@ def own_end(bucket: str, alone: JobState | None, own: OwnSources) -> OwnEnd | No
     """Return how the job's own sources say that it ended; None while they do not."""
     if alone is not None and alone.state in ENDED_STATES:
         return OwnEnd(alone.state, alone.end, alone.exit_code, alone.reason)
-    return _end_in_log(own) or _end_of_trials(bucket, own) or _end_in_trainer_log(own)
+    return _end_in_log(bucket, own) or _end_of_trials(bucket, own) or _end_in_trainer_log(own)
 
 
 def log_is_fresh(own: OwnSources) -> bool:
@@ -114,7 +114,7 @@ def log_is_fresh(own: OwnSources) -> bool:
     return own.log_observed - own.log.last_write <= LOG_SILENT_SECONDS
 
 
-def _end_in_log(own: OwnSources) -> OwnEnd | None:
+def _end_in_log(bucket: str, own: OwnSources) -> OwnEnd | None:
     log = own.log
     if log is None or log.last_write is None or own.log_observed is None or log_is_fresh(own):
         return None
@@ -122,7 +122,7 @@ def _end_in_log(own: OwnSources) -> OwnEnd | None:
     if log.completed:
         return OwnEnd("succeeded", log.last_write, None, "its log says that it is done")
     failure = most_telling(log.failures)
-    if failure is None:
+    if failure is None or (failure.reason in SIGNALS and _all_work_is_done(bucket, own)):
         return None
     failed_at = max((f.time for f in log.failures if f.time is not None), default=log.last_write)
     result = own.trials.last if own.trials is not None else None
@@ -132,6 +132,12 @@ def _end_in_log(own: OwnSources) -> OwnEnd | None:
     state = _ENDS_BY_REASON.get(failure.reason, "failed")
     reason = f"its log ends in {failure.reason} and was silent for {duration(silence)} since: {failure.text}"
     return OwnEnd(state, went_on, None, reason)
+
+
+def _all_work_is_done(bucket: str, own: OwnSources) -> bool:
+    """Tell whether nothing is left to fail: a launch script ends its engine by a signal once all is done."""
+    uploaded = own.log is not None and own.log.upload_complete is True
+    return (bucket == "eval" or uploaded) and all_results_are_there(bucket, own)
 
 
 def _end_of_trials(bucket: str, own: OwnSources) -> OwnEnd | None:

@@ -39,9 +39,9 @@ def chunk_states(
 ) -> dict[int, str]:
     """Return each chunk's state, a word of `CHUNK_STATES`.
 
-    A chunk that began and whose job did not write that it ended runs; when the whole datagen job is over it failed.
-    It is hung when its log and its trials both were silent for two hours: where its log is not known, unmoved trials
-    alone do not say so, for a hard trial may take as long.
+    A chunk that began (its job folder is there, or its log) and whose job did not write that it ended runs; when the
+    whole datagen job is over it failed. It is hung when its log and its trials both were silent for two hours: where
+    its log is not known, unmoved trials alone do not say so, for a hard trial may take as long.
 
     Args:
         chunks: what was read.
@@ -70,7 +70,7 @@ def evidence_of_chunks(states: Mapping[int, str], logs: Mapping[int, float] | No
 def _state(chunk: ChunkProgress, observed: float, is_over: bool, log_written: float | None) -> str:
     if chunk.finished:
         return "done"
-    if not chunk.begun:
+    if not chunk.begun and log_written is None:
         return "pending"
     if is_over:
         return "failed"

@@ -58,6 +58,8 @@ class CheckpointListing:
     read. `completed` is whether the end of the newest `trainer_log.jsonl` directly below a root confirms that every
     step is done: false is "not confirmed", never "not done". `completed_at` is when that was written, Unix seconds by
     the store's clock; `trainer_log` says in one line what was read, "" where there is no such file.
+    `not_looked_into` counts the oldest folders, where there are too many to look into each: whether they are complete
+    is not known.
     """
 
     checkpoints: tuple[Checkpoint, ...]
@@ -66,3 +68,4 @@ class CheckpointListing:
     completed: bool = False
     completed_at: float | None = None
     trainer_log: str = ""
+    not_looked_into: int = 0

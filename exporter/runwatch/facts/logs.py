@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from runwatch.parsing.harbor_console import ConsoleProgress
@@ -29,11 +29,13 @@ class LogFacts:
     `last_write` is when the newest file was last written. `running_requests` and `last_success` (an answer 200) are
     the engine's. `auth_failures` are the times at which the sandbox provider refused, the newest 1000.
     `api_base_public` is false where the newest api_base points at an internal address, `tunnel_up` what the newest
-    line about the tunnel tells. `upload_complete` is false where an upload failed. `chunk_completed` is how a datagen
-    chunk's generation ended, `chunk_last_writes` when the log of each chunk was last written. `failures` are those
-    that nothing after them disproves, the first one first. `completed` is whether the trainer said that it is done.
-    `unparsed` counts lines that look like metrics and could not be read. `console` is the newest progress that a
-    Harbor console drew.
+    line about the tunnel tells. `upload_complete` is false where an upload failed, and true where the logs of several
+    chunks are known once all of them are uploaded; `uploaded_chunks` are the chunks that are. `chunk_completed` is how
+    a datagen chunk's generation ended, `chunk_last_writes` when the log of each chunk was last written. `failures` are
+    those that nothing after them disproves, the first one first. `completed` is whether the trainer said that it is
+    done. `unparsed` counts lines that look like metrics and could not be read. `console` is the newest progress that a
+    Harbor console drew. `caught_up` is false while more was written than was read (a long first read): nothing is to be
+    measured until it is true.
     """
 
     files: tuple[str, ...]
@@ -58,3 +60,5 @@ class LogFacts:
     unparsed: int = 0
     notes: tuple[str, ...] = ()
     console: ConsoleProgress | None = None
+    uploaded_chunks: Set[int] = frozenset()
+    caught_up: bool = True

@@ -27,10 +27,12 @@ _SGLANG = re.compile(
     r"(?:\[[^\]]{0,60}?\b(DP\d{1,5})\b[^\]]{0,40}\] )?.{0,80}?\bDecode batch\b.{0,200}?#running-req: ?(\d{1,9})"
 )
 _ACCESS = re.compile(
-    r'"POST /(?:v1/)?(?:chat/completions|completions|responses|generate|messages) HTTP/[\d.]+" (\d{3})\b'
+    r'"POST /(?:[^\s"?]{1,200}/)?(?:completions|responses|generate|messages)(?:\?[^\s"]{0,300})? HTTP/[\d.]+" (\d{3})\b'
 )
 _AUTH_CLASS = re.compile(r"\b(?:Daytona|Modal|E2B|Sandbox)Auth(?:entication|orization)?(?:Error|Exception)\b")
-_PROVIDER = re.compile(r"(?i)\b(?:daytona|modal|e2b|sandbox(?:es)?)\b")
+# Models and repositories have such words in their names too: `google/gemma-3n-E2B-it`, `multi-modal`.
+_PROVIDER = re.compile(r"(?i)(?<![\w/-])(?:daytona|modal|e2b)\b|\bsandbox(?:es)?\b")
+_BEHIND_HOST = re.compile(r"(https?://[^/?#\s'\"]{1,300})[/?#][^\s'\"]{0,2000}")
 _REFUSAL = re.compile(
     r"(?i)\b(?:HTTP(?:/[\d.]+)?|status|status[ _]code|code)[ :=(]{1,3}(?:401|403)\b|\bunauthori[sz]ed\b"
     r"|\b403[ :]{1,2}forbidden\b|\binvalid (?:or expired )?(?:api[ _-]?key|token|credentials)\b"
@@ -47,14 +49,20 @@ _TUNNEL_BAD = re.compile(
     r"(?i)\b(?:failed|failure|error|refused|closed|disconnected|lost|unreachable|timed out|not established|down)\b"
     r"|\b(?:expired|dead)\b"
 )
+_TUNNEL_AWAITED = re.compile(
+    r"(?i)\bwait(?:ing|s)? (?:for|until)\b|\b(?:setting|bringing|starting|spinning) up\b|\b(?:until|once|unless)\b"
+)
+_DENIED = re.compile(r"(?i)\b(?:not|never|cannot)\b|n't\b")
 _UPLOADED = re.compile(
     r"(?i)\btraces? (?:dataset )?uploaded\b|\bsuccessfully (?:uploaded|pushed) (?:the )?(?:traces|dataset)\b"
     r"|\bupload(?:ing)? (?:of (?:the )?traces )?(?:is )?(?:complete[d]?|finished)(?: successfully)?\b"
     r"|\buploaded (?:the )?(?:traces|dataset)\b.{0,80}\bto\b"
 )
 _NOT_UPLOADED = re.compile(
-    r"(?i)\b(?:upload(?:ing)?(?: of)?|push(?:ing)?)\b.{0,80}\b(?:failed|error|skipped|skipping|aborted)\b"
+    r"(?i)\b(?:upload(?:ing)?(?: of)?|push(?:ing)?)\b.{0,80}(?<!\b0 )(?<!\bno )"
+    r"\b(?:failed|error|skipped|skipping|aborted)\b"
     r"|\b(?:failed to|skipping|error|cannot|could not|not) (?:upload|push)(?:ing|ed)?\b"
+    r"|\b(?:no|0) traces? (?:dataset )?uploaded\b"
 )
 _CHUNK = re.compile(
     r"\bChunk Index: (\d{1,6}) ?/ ?(\d{1,6}|\?)|\bLoading chunk env: .{0,400}\(array task (\d{1,6})/(\d{1,6}|\?)\)"
@@ -78,6 +86,8 @@ class EngineSignals:
     counts answers 200, `refusals` other answers. `auth_failures` are the times of the newest 1000 refusals by the
     sandbox provider. `api_base_public` is False where the newest api_base points at an internal address. `tunnel` is
     what its newest line tells. `chunk` and `chunks` are a datagen job's chunk and how many there are.
+    `upload_complete` is true once every chunk that a log was seen of is uploaded, of several every one there will be;
+    `uploaded_chunks` are those that are.
     """
 
     running_requests: int | None
@@ -96,6 +106,7 @@ class EngineSignals:
     chunk: int | None
     chunks: int | None
     chunk_completed: bool | None
+    uploaded_chunks: frozenset[int] = frozenset()
 
 
 class EngineLines:
@@ -111,16 +122,18 @@ class EngineLines:
         self._api_base_public: bool | None = None
         self._api_base_host = ""
         self._tunnel: tuple[bool, float | None] | None = None
-        self._upload: tuple[bool, float | None] | None = None
+        self._uploads: dict[int | None, tuple[bool, float | None]] = {}
         self._chunk: tuple[int, int | None] | None = None
+        self._chunks_begun: set[int] = set()
         self._chunk_completed: bool | None = None
 
-    def take(self, fragment: LogFragment, time: float | None) -> int | None:
+    def take(self, fragment: LogFragment, time: float | None, *, chunk: int | None = None) -> int | None:
         """Take the next fragment, and return the number of the chunk that it says the job is.
 
         Args:
             fragment: the line.
             time: when it was written, Unix seconds: its own stamp, else the best that the reader knows.
+            chunk: the chunk whose log this is, as far as it said so.
         """
         text = fragment.text[:_SEARCHED_CHARACTERS]
         lowered = text.lower()
@@ -131,7 +144,7 @@ class EngineLines:
         self._take_auth(text, time)
         self._take_api_base(text)
         self._take_tunnel(text, time)
-        self._take_upload(text, time)
+        self._take_upload(text, time, chunk)
         return self._take_chunk(text)
 
     def _take_requests(self, text: str, actor: str, time: float | None) -> bool:
@@ -156,8 +169,7 @@ class EngineLines:
         return True
 
     def _take_auth(self, text: str, time: float | None) -> None:
-        refused = _AUTH_CLASS.search(text) is not None
-        if not refused and (_PROVIDER.search(text) is None or _REFUSAL.search(text) is None):
+        if _AUTH_CLASS.search(text) is None and not _is_providers_refusal(text):
             return
         if time is None:
             self._auth_failures_without_time += 1
@@ -176,14 +188,15 @@ class EngineLines:
             return
         if _TUNNEL_BAD.search(text) is not None:
             self._tunnel = (False, time)
-        elif _TUNNEL_GOOD.search(text) is not None:
-            self._tunnel = (True, time)
+        elif _TUNNEL_AWAITED.search(text) is None and _TUNNEL_GOOD.search(text) is not None:
+            self._tunnel = (_DENIED.search(text) is None, time)
 
-    def _take_upload(self, text: str, time: float | None) -> None:
+    def _take_upload(self, text: str, time: float | None, chunk: int | None) -> None:
+        text = _BEHIND_HOST.sub(r"\1", text)  # a repository may be called `error-recovery`
         if _NOT_UPLOADED.search(text) is not None:
-            self._upload = (False, time)
+            self._uploads[chunk] = (False, time)
         elif _UPLOADED.search(text) is not None:
-            self._upload = (True, time)
+            self._uploads[chunk] = (True, time)
 
     def _take_chunk(self, text: str) -> int | None:
         if _CHUNK_DONE.search(text) is not None:
@@ -196,11 +209,13 @@ class EngineLines:
         index, total = chunk[1] or chunk[3], chunk[2] or chunk[4]
         self._chunk = (int(index), None if total == "?" else int(total))
         self._chunk_completed = None
+        self._chunks_begun.add(int(index))
         return int(index)
 
     def signals(self) -> EngineSignals:
         """Return what was seen so far."""
         running, running_time = self._running_now()
+        upload_complete, upload_time = self._upload_now()
         return EngineSignals(
             running_requests=running,
             running_time=running_time,
@@ -213,12 +228,29 @@ class EngineLines:
             api_base_host=self._api_base_host,
             tunnel=None if self._tunnel is None else self._tunnel[0],
             tunnel_time=None if self._tunnel is None else self._tunnel[1],
-            upload_complete=None if self._upload is None else self._upload[0],
-            upload_time=None if self._upload is None else self._upload[1],
+            upload_complete=upload_complete,
+            upload_time=upload_time,
             chunk=None if self._chunk is None else self._chunk[0],
             chunks=None if self._chunk is None else self._chunk[1],
             chunk_completed=self._chunk_completed,
+            uploaded_chunks=frozenset(self._uploaded_chunks()),
         )
+
+    def _uploaded_chunks(self) -> set[int]:
+        return {chunk for chunk, (complete, _) in self._uploads.items() if complete and chunk is not None}
+
+    def _upload_now(self) -> tuple[bool | None, float | None]:
+        """Each chunk uploads its own traces; what no chunk's log says is of the whole job."""
+        if None in self._uploads or not self._uploads:
+            return self._uploads.get(None, (None, None))
+        failed = [time for complete, time in self._uploads.values() if not complete]
+        if failed:
+            return False, _latest(failed)
+        total = self._chunk[1] if self._chunk is not None else None
+        are_all_there = len(self._chunks_begun) <= 1 or total is None or len(self._chunks_begun) >= total
+        if not are_all_there or not self._chunks_begun <= self._uploaded_chunks():
+            return None, None
+        return True, _latest([time for _, time in self._uploads.values()])
 
     def _running_now(self) -> tuple[int | None, float | None]:
         if not self._running:
@@ -230,6 +262,15 @@ class EngineLines:
             if newest is None or (time is not None and newest - time <= _REPORT_SECONDS)
         ]
         return sum(counted), newest
+
+
+def _is_providers_refusal(text: str) -> bool:
+    # Of a URL the host tells who refused; what stands behind it may be anybody's word.
+    return _REFUSAL.search(text) is not None and _PROVIDER.search(_BEHIND_HOST.sub(r"\1", text)) is not None
+
+
+def _latest(times: list[float | None]) -> float | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def is_internal(host: str) -> bool:

@@ -13,7 +13,8 @@ _ALLOCATOR = re.compile(
 )
 _RAY_MEMORY = re.compile(
     r"(?:ray\.exceptions\.)?OutOfMemoryError: .{0,40}(?:Task|Worker|actor)|"
-    r".{0,200}killed due to the node running low on memory",
+    r".{0,200}killed due to the node running low on memory|"
+    r".{0,200}?\b[1-9]\d{0,6} Workers \(tasks / actors\) killed due to memory pressure",
     re.IGNORECASE,
 )
 _XLA_MEMORY = re.compile(r"(?:[\w.]{1,120}\.)?(?:XlaRuntimeError|JaxRuntimeError|ValueError): RESOURCE_EXHAUSTED")

@@ -38,7 +38,8 @@ _CHAINED = ("During handling of the above exception", "The above exception was t
 _EXIT_REASONS = {-9: "sigkill", -15: "sigterm", 137: "sigkill", 143: "sigterm"}
 _SCHEDULERS_WORD = frozenset({"wall_time", "preempted", "cancelled"})
 _CERTAIN = frozenset({"cuda_out_of_memory", "out_of_memory"})
-_CONSEQUENCES = frozenset({"sigterm", "sigkill"})
+SIGNALS = frozenset({"sigterm", "sigkill"})
+"""What a failure elsewhere leads to, or the end of a helper that is needed no more."""
 
 
 @dataclass(slots=True)
@@ -213,7 +214,7 @@ def _rank(failure: LogFailure) -> int:
         return 1
     if failure.reason == "sigkill" and is_root_cause:
         return 2
-    if failure.reason in _CONSEQUENCES:
+    if failure.reason in SIGNALS:
         return 4
     return 5 if is_root_cause else 3
 

@@ -1,11 +1,11 @@
 """One look at the step folders that lie directly in one folder: which objects they hold, and what that means.
 
-Bounds: the newest `FULL_WINDOW` step folders of a folder are looked into. Older ones are not, are not counted, and a
-note says so; only while none of the newer is complete does the look go further down, to `LOOK_LIMIT`, and fails there
-rather than say that nothing is complete.
+Bounds: the newest `FULL_WINDOW` step folders of a folder are looked into. Older ones are not: how many
+are complete is not known then, and a note says so. Only while none of the newer is complete does the look go further
+down, to `LOOK_LIMIT`, and fails there rather than say that nothing is complete.
 
-A complete folder below the newest complete one is listed once and then believed while its parent shows it. Should it
-lose its marker and stay (a deletion cut off in the middle), it is counted as complete until it is the newest.
+A complete folder below the newest complete one is listed once and then believed while its parent shows it, until its
+turn to be listed again comes: one a look. It may have lost its marker and stayed (a deletion cut off in the middle).
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from runwatch.parsing.checkpoint_layouts import (
     judge,
     newest_first,
     parse_latest_step,
-    parse_step_folder,
     read_marker,
 )
 from runwatch.parsing.checkpoint_roots import Root
@@ -44,10 +43,12 @@ would do for the newest step: the others give Levanter's kinds, which the interv
 
 @dataclass(slots=True)
 class SeenFolder:
-    """What lies directly in one step folder. `first_written` is its oldest object's time, None when it has none."""
+    """What lies directly in one step folder, as the look of number `looked` saw it. `first_written` is its oldest
+    object's time, None when it has none."""
 
     markers: Mapping[str, ObjectStat]
     first_written: float | None
+    looked: int
     reading: MarkerReading | None = None
     complete: bool = False
 
@@ -56,6 +57,7 @@ class SeenFolder:
 class Memory:
     """What former looks at one job left, by address. It saves requests."""
 
+    looks: int = 0
     folders: dict[str, SeenFolder] = field(default_factory=dict)
     trainer_logs: dict[str, tuple[ObjectStat, TrainerLogEnd]] = field(default_factory=dict)
     latest_files: dict[str, tuple[ObjectStat, int]] = field(default_factory=dict)
@@ -96,6 +98,10 @@ class FolderLook:
     memory: Memory
     horizon: Horizon
     notes: list[str] = field(default_factory=list)
+    not_looked_into: int = 0
+    refused: list[tuple[int, str]] = field(default_factory=list)
+    """Step and address of what may be a checkpoint and was not followed: a link that leads out of the root."""
+
     _looked: dict[str, SeenFolder | None] = field(default_factory=dict)
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -104,8 +110,9 @@ class FolderLook:
         Raises:
             LookFailedError: the store could not be read.
         """
-        self._note_refused_links()
+        self.refused += [(step.step, self._address(step.name)) for step in newest_first(self.level.links_refused)]
         steps = newest_first(self.level.folders)
+        self._verify_an_older_one(steps[:FULL_WINDOW])
         window = FULL_WINDOW
         while True:
             found = self._judge_with_newest_confirmed(steps[:window])
@@ -115,10 +122,11 @@ class FolderLook:
                 text = f"{self._address()}: none of the newest {window} checkpoint folders is complete; gave up there"
                 raise LookFailedError(Failure(FailureReason.OTHER, text))
             window = min(2 * window, LOOK_LIMIT)
-        if len(steps) > window:
+        self.not_looked_into = max(len(steps) - window, 0)
+        if self.not_looked_into:
             self.notes.append(
-                f"{self._address()}: the {len(steps) - window} oldest of {len(steps)} checkpoint folders were not "
-                "looked into and are not counted"
+                f"{self._address()}: the {self.not_looked_into} oldest of {len(steps)} checkpoint folders were not "
+                "looked into: how many there are of each kind is not known"
             )
         return found
 
@@ -128,10 +136,13 @@ class FolderLook:
     def _path(self, *parts: str) -> str:
         return "/".join(filter(None, (self.folder, *parts)))
 
-    def _note_refused_links(self) -> None:
-        for name in self.level.links_refused:
-            if parse_step_folder(name) is not None:
-                self.notes.append(f"{self._address(name)} is a link that leads out of the root: not followed")
+    def _verify_an_older_one(self, steps: list[StepFolder]) -> None:
+        """List one of those believed complete anew, each in its turn. The newest is listed in any case."""
+        known = [(step, self.memory.folders.get(self._address(step.name))) for step in steps]
+        believed = [(seen.looked, step.step, step, seen) for step, seen in known if seen is not None and seen.complete]
+        if len(believed) > 1:
+            _, _, step, seen = min(believed[1:], key=lambda entry: entry[:2])
+            self._looked[self._address(step.name)] = self._list_step(step, seen)
 
     def _judge_with_newest_confirmed(self, steps: list[StepFolder]) -> list[Checkpoint]:
         """Judge, and list the newest complete one in this very look: its step and time are what is exported."""
@@ -175,7 +186,7 @@ class FolderLook:
         return found
 
     def _look_into(self, step: StepFolder) -> SeenFolder | None:
-        """Return what a step folder holds; None when it is gone since its parent was listed."""
+        """Return what a step folder holds; None when it is gone since its parent was listed, or cannot be told."""
         address = self._address(step.name)
         known = self.memory.folders.get(address)
         if address not in self._looked:
@@ -193,10 +204,16 @@ class FolderLook:
                 raise
             self.memory.folders.pop(address, None)
             return None
+        refused = STEP_MARKERS.intersection(level.links_refused)
+        if refused:
+            self.refused.append((step.step, self._address(step.name, min(refused))))
+            self.memory.folders.pop(address, None)
+            return None
         markers = {name: status for name, status in level.objects.items() if name in STEP_MARKERS}
         first = min((status.updated for status in level.objects.values()), default=None)
         unchanged = known is not None and known.markers == markers
-        seen = SeenFolder(markers, first, known.reading if known is not None and unchanged else None)
+        reading = known.reading if known is not None and unchanged else None
+        seen = SeenFolder(markers, first, self.memory.looks, reading)
         self.memory.folders[address] = seen
         return seen
 
@@ -226,6 +243,9 @@ class FolderLook:
     def _latest_step(self) -> int | None:
         """Return the number in the latest file. With a horizon too: what it says now was committed by its own time,
         and the step folders' times tell the rest."""
+        if SKYRL_LATEST in self.level.links_refused:
+            text = f"{self._address(SKYRL_LATEST)} is a link that leads out of the root: not followed"
+            raise LookFailedError(Failure(FailureReason.OTHER, text))
         status = self.level.objects.get(SKYRL_LATEST)
         if status is None:
             return None

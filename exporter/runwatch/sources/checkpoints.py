@@ -3,15 +3,17 @@
 What one look costs: one delimited listing of each root and of its `checkpoints/` folder, one of each step folder that
 is new, partial, or the newest complete one there, the content of the newest commit markers, and the end of a
 `trainer_log.jsonl` below a root when it was written anew. A complete folder that
-was seen before is not listed again while its parent still shows it, save the newest: that one carries the exported
-step and time, and may be written anew after a rollback or lose its marker to a bucket's expiry rule.
+was seen before is not listed again while its parent still shows it, save one in turn and the newest: that one carries
+the exported step and time, and may be written anew after a rollback or lose its marker to a bucket's expiry rule.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from runwatch.facts import Checkpoint, CheckpointListing, Failure, FailureReason, TrainerFacts
 from runwatch.facts.checkpoints import newest_complete
@@ -70,7 +72,10 @@ class CheckpointReader:
             return Failure(FailureReason.OTHER, str(error))
         if not roots:
             return Failure(FailureReason.NOT_FOUND, "the job has no checkpoint roots")
-        look = _JobLook(self._memory.setdefault(job.run, Memory()), self._horizon())
+        named = frozenset(_where(root.path) for root in roots if root.bucket is None)
+        memory = self._memory.setdefault(job.run, Memory())
+        memory.looks += 1
+        look = _JobLook(memory, self._horizon(), named)
         try:
             for root in roots:
                 look.look_at(root, self._stores.open(root, job.site))
@@ -98,15 +103,20 @@ class _JobLook:
 
     memory: Memory
     horizon: Horizon
+    named: frozenset[Path] = frozenset()
+    """Where the roots of a file system really lie."""
+
     checkpoints: list[Checkpoint] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     folders: set[str] = field(default_factory=set)
     trainer_logs: list[TrainerLog] = field(default_factory=list)
+    not_looked_into: int = 0
+    refused: list[tuple[int, str]] = field(default_factory=list)
 
     def look_at(self, root: Root, store: ObjectStore) -> None:
         """Look at one root. Raises `LookFailedError` when it could not be."""
-        if root.address() in self.folders:  # listed as another root's checkpoints folder, or named twice
+        if _place(root) in self.folders:  # listed as another root's checkpoints folder, or named twice
             return
         try:
             level = store.list_level("")
@@ -128,12 +138,10 @@ class _JobLook:
             self.trainer_logs.append(trainer_log)
         before = len(self.checkpoints)
         self._look_into(root, store, "", level)
-        if CHECKPOINTS_FOLDER in level.links_refused:
-            address = root.address(CHECKPOINTS_FOLDER)
-            self.notes.append(
-                f"{address} is a link that leads out of the root: not followed, name its target as a root"
-            )
-        if CHECKPOINTS_FOLDER in level.folders and root.address(CHECKPOINTS_FOLDER) not in self.folders:
+        below = root.address(CHECKPOINTS_FOLDER)
+        if CHECKPOINTS_FOLDER in level.links_refused and not self._looks_into(_where(below)):
+            raise LookFailedError(_hidden_behind(below))
+        if CHECKPOINTS_FOLDER in level.folders and _place(root, CHECKPOINTS_FOLDER) not in self.folders:
             self._look_below(root, store)
         if len(self.checkpoints) == before:
             only_executor = all(name.startswith(_EXECUTOR_NAMES) for name in (*level.objects, *level.folders))
@@ -150,15 +158,26 @@ class _JobLook:
         self._look_into(root, store, CHECKPOINTS_FOLDER, level)
 
     def _look_into(self, root: Root, store: ObjectStore, folder: str, level: Level) -> None:
-        self.folders.add(root.address(*filter(None, (folder,))))
+        self.folders.add(_place(root, folder))
         look = FolderLook(store, root, folder, level, self.memory, self.horizon)
         self.checkpoints += look.checkpoints()
         self.notes += look.notes
+        self.not_looked_into += look.not_looked_into
+        self.refused += [(step, path) for step, path in look.refused if not self._looks_into(_where(path).parent)]
+
+    def _looks_into(self, folder: Path) -> bool:
+        """Tell whether a folder to which a link leads is looked at all the same, as a root or below one."""
+        return folder in self.named or (folder.name == CHECKPOINTS_FOLDER and folder.parent in self.named)
 
     def finish(self, roots: int) -> CheckpointListing | Failure:
         """Return what was seen, and forget the folders that are there no more."""
         if len(self.empty) == roots:
             return Failure(FailureReason.NOT_FOUND, "; ".join(self.empty))
+        newest = newest_complete(self.checkpoints)
+        for step, path in self.refused:
+            if newest is None or step > newest.step:
+                return _hidden_behind(path)
+            self.notes.append(f"{path} is a link that leads out of the root: not followed")
         present = {checkpoint.path for checkpoint in self.checkpoints}
         self.memory.folders = {path: seen for path, seen in self.memory.folders.items() if path in present}
         ordered = sorted(self.checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.path))
@@ -171,6 +190,7 @@ class _JobLook:
             completed=completed,
             completed_at=newest_log.updated if newest_log is not None and completed else None,
             trainer_log=newest_log.evidence if newest_log is not None else "",
+            not_looked_into=self.not_looked_into,
         )
 
     def _trainer(self) -> TrainerFacts | None:
@@ -178,3 +198,18 @@ class _JobLook:
         newest = newest_complete(self.checkpoints)
         seen = self.memory.folders.get(newest.path) if newest is not None else None
         return seen.reading.trainer if seen is not None and seen.reading is not None else None
+
+
+def _place(root: Root, folder: str = "") -> str:
+    """Return one name for a folder, however it is written and whatever links lead to it."""
+    address = root.address(*filter(None, (folder,)))
+    return address if root.bucket is not None else str(_where(address))
+
+
+def _where(path: str) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _hidden_behind(path: str) -> Failure:
+    why = "not followed, so the newest checkpoint is not known: name where it leads as a root"
+    return Failure(FailureReason.OTHER, f"{path} is a link that leads out of the root: {why}")

@@ -29,7 +29,7 @@ _NO_BACKGROUND_LOOKUPS = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 """The client's own switch. Without it every call may start a thread that asks for the bucket's metadata, for traces
 that nobody reads here: a request that no budget counts, that needs a further right, and that retries for minutes."""
 
-_LISTING_FIELDS = "items(name,size,updated),prefixes,nextPageToken"
+_LISTING_FIELDS = "items(name,size,timeCreated,updated),prefixes,nextPageToken"
 _LONGEST_DETAIL = 200
 
 
@@ -108,7 +108,10 @@ class GcsStore:
                     name = blob.name.removeprefix(prefix)
                     placeholder = placeholder or not name
                     if name:
-                        objects[name] = ObjectStat(int(blob.size), blob.updated.timestamp())
+                        # The service moves `updated` on with each change of metadata too: a lifecycle rule that makes
+                        # an old checkpoint's storage cheaper is no new save. Content has a creation time each.
+                        written = blob.time_created or blob.updated
+                        objects[name] = ObjectStat(int(blob.size), written.timestamp())
                 folders += [name.removeprefix(prefix).removesuffix("/") for name in page.prefixes]
                 if len(folders) + len(objects) > MAXIMUM_NAMES_IN_LEVEL:
                     text = f"{where} holds more than {MAXIMUM_NAMES_IN_LEVEL} names: name the checkpoints' own folder"

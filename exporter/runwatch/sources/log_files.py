@@ -16,6 +16,9 @@ from runwatch.facts import Failure, FailureReason
 from runwatch.sources.file_roots import FileRoots
 from runwatch.sources.regular_file import file_failure, open_regular_file
 
+_NO_LOG_THERE = frozenset({FailureReason.NOT_FOUND, FailureReason.PARSE})
+"""A file that is gone since its folder was listed, or a folder or pipe of a fitting name."""
+
 MAX_FILES = 200
 """Files of one job at most: the newest ones."""
 
@@ -68,6 +71,8 @@ class LocalLogFiles:
         failure: Failure | None = None
         for name in names:
             looked = _look(Path(name), roots)
+            if isinstance(looked, Failure) and looked.reason not in _NO_LOG_THERE:
+                return looked  # it may be the newest link: without it the log would seem to be silent
             if isinstance(looked, Failure):
                 failure = looked
             else:

@@ -1,13 +1,14 @@
 """Reading log files on from where the last look ended, within bounds.
 
 A file that is seen for the first time and is too long to be read whole gives its head (banners) and its tail; after
-that only new bytes are read. A file that was cut or written anew begins again, one that was renamed goes on.
+that only new bytes are read. A file that was cut or written anew begins again, one that was renamed goes on, and so
+does one that was replaced by a longer copy of itself, as tools that copy logs from another machine do.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -57,11 +58,16 @@ class LogNews:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """How far a file was read, and the bytes just before that place: a file written anew in place shows there."""
+    """How far a file was read, and the bytes just before that place: a file written anew in place shows there.
+
+    `path` and `identity` are where it was found last.
+    """
 
     offset: int
     fingerprint: bytes
     modified: float
+    path: str
+    identity: tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -83,7 +89,10 @@ class LogFollower:
 
     def __init__(self, files: LogFiles) -> None:
         self._files = files
+        # By the identity that a file has for those who read the pages: that at which it began. It keeps it where a copy
+        # replaces it, and the inode of a file that is gone may be given to another.
         self._positions: dict[tuple[int, int], _Position] = {}
+        self._replaced = 0
 
     def look(self, patterns: Sequence[str], deadline: float) -> LogNews | Failure:
         """Read what is new.
@@ -93,13 +102,16 @@ class LogFollower:
             deadline: monotonic seconds; no read is begun after it.
         """
         found = self._find(patterns, deadline)
-        if not isinstance(found, Failure) and any(self._is_shorter(file) for file in found):
+        if not isinstance(found, Failure) and self._is_one_shorter(found):
             found = self._find(patterns, deadline)  # fewer than before: once more before it counts
         if isinstance(found, Failure):
             return found
         look = _Look(deadline, NEWS_BYTES, [])
-        for file in self._as_read(found):
-            failure = self._read_news(file, look)
+        recognised = self._recognise(found, look)
+        if isinstance(recognised, Failure):
+            return recognised
+        for key, file in self._as_read(recognised):
+            failure = self._read_news(key, file, look)
             if failure is not None and not look.pages:
                 return failure
             if failure is not None or not look.caught_up:
@@ -123,19 +135,63 @@ class LogFollower:
             return list(found.values())
         return missing or Failure(FailureReason.NOT_FOUND, "no log path is known")
 
-    def _as_read(self, found: Sequence[LogFile]) -> list[LogFile]:
+    def _recognise(self, found: Sequence[LogFile], look: _Look) -> dict[tuple[int, int], LogFile] | Failure:
+        """Tell which files were read before, by their place and else by their inode; the others get a new key."""
+        at_path = {position.path: key for key, position in self._positions.items()}
+        known: dict[tuple[int, int], LogFile] = {}
+        others: list[LogFile] = []
+        for file in found:
+            key = at_path.get(file.path)
+            goes_on = key is not None and self._goes_on(file, self._positions[key], look)
+            if isinstance(goes_on, Failure):
+                return goes_on
+            if key is not None and goes_on:
+                known[key] = file
+            else:
+                others.append(file)
+        of_inode = {position.identity: key for key, position in self._positions.items() if key not in known}
+        new: list[LogFile] = []
+        for file in others:
+            key = of_inode.pop(file.identity, None)
+            if key is None:
+                new.append(file)
+            else:
+                known[key] = file
+        for key, file in known.items():
+            self._positions[key] = replace(self._positions[key], path=file.path, identity=file.identity)
+        for file in new:
+            known[self._new_key(file)] = file
+        return known
+
+    def _goes_on(self, file: LogFile, position: _Position, look: _Look) -> bool | Failure:
+        """Tell whether what lies at a file's path is the file that was read there, or a longer copy of it."""
+        if file.identity == position.identity:
+            return True
+        before = len(position.fingerprint)
+        if file.size < position.offset or before == 0:
+            return False
+        data = self._read_whole(file, position.offset - before, before, look)
+        return data if isinstance(data, Failure) else data == position.fingerprint
+
+    def _new_key(self, file: LogFile) -> tuple[int, int]:
+        if file.identity not in self._positions:
+            return file.identity
+        self._replaced += 1
+        return (-1, self._replaced)
+
+    def _as_read(self, found: Mapping[tuple[int, int], LogFile]) -> list[tuple[tuple[int, int], LogFile]]:
         """Put files that were read before first, in the order of their first reading: links that are new come last."""
-        order = {identity: place for place, identity in enumerate(self._positions)}
-        return sorted(found, key=lambda file: order.get(file.identity, len(order)))
+        order = {key: place for place, key in enumerate(self._positions)}
+        return sorted(found.items(), key=lambda item: order.get(item[0], len(order)))
 
-    def _is_shorter(self, file: LogFile) -> bool:
-        position = self._positions.get(file.identity)
-        return position is not None and file.size < position.offset
+    def _is_one_shorter(self, found: Sequence[LogFile]) -> bool:
+        read = {position.identity: position.offset for position in self._positions.values()}
+        return any(file.size < read.get(file.identity, 0) for file in found)
 
-    def _read_news(self, file: LogFile, look: _Look) -> Failure | None:
-        position = self._positions.get(file.identity)
+    def _read_news(self, key: tuple[int, int], file: LogFile, look: _Look) -> Failure | None:
+        position = self._positions.get(key)
         if position is None or file.size < position.offset:
-            return self._read_first(file, look)
+            return self._read_first(key, file, look)
         if file.size == position.offset and file.modified == position.modified:
             return None
         wanted = min(file.size - position.offset, look.bytes_left)
@@ -147,12 +203,12 @@ class LogFollower:
         if isinstance(data, Failure):
             return data
         if data[:before] != position.fingerprint:
-            return self._read_first(file, look)
-        self._add(file, data[before:], position.offset, PageStart.CONTINUES, look)
+            return self._read_first(key, file, look)
+        self._add(key, LogPage(file, data[before:], PageStart.CONTINUES), position.offset, look)
         look.caught_up = position.offset + wanted == file.size
         return None
 
-    def _read_first(self, file: LogFile, look: _Look) -> Failure | None:
+    def _read_first(self, key: tuple[int, int], file: LogFile, look: _Look) -> Failure | None:
         wanted = min(file.size, FIRST_LOOK_BYTES)
         if wanted > look.bytes_left:
             look.caught_up = False
@@ -165,9 +221,9 @@ class LogFollower:
         tail = self._read_whole(file, tail_offset, wanted - head_length, look) if head_length < wanted else b""
         if isinstance(tail, Failure):
             return tail
-        self._add(file, head, 0, PageStart.BEGINS, look)
+        self._add(key, LogPage(file, head, PageStart.BEGINS), 0, look)
         if tail:
-            self._add(file, tail, tail_offset, PageStart.SKIPS, look)
+            self._add(key, LogPage(file, tail, PageStart.SKIPS), tail_offset, look)
         return None
 
     def _read_whole(self, file: LogFile, offset: int, length: int, look: _Look) -> bytes | Failure:
@@ -184,16 +240,19 @@ class LogFollower:
             came_back = len(data)
         return Failure(FailureReason.NETWORK, f"{file.path}: {came_back} of {length} bytes came back, twice")
 
-    def _add(self, file: LogFile, data: bytes, offset: int, start: PageStart, look: _Look) -> None:
-        before = self._positions.get(file.identity)
-        position = _Position(offset + len(data), data[-_FINGERPRINT_BYTES:], file.modified)
+    def _add(self, key: tuple[int, int], page: LogPage, offset: int, look: _Look) -> None:
+        """Note that a page was read, which begins at this offset of its file."""
+        file, data, start = page.file, page.data, page.start
+        before = self._positions.get(key)
+        fingerprint = data[-_FINGERPRINT_BYTES:]
+        position = _Position(offset + len(data), fingerprint, file.modified, file.path, file.identity)
         if start is PageStart.CONTINUES and before is not None:
             position = replace(position, fingerprint=(before.fingerprint + data)[-_FINGERPRINT_BYTES:])
         elif start is PageStart.BEGINS:
-            self._positions.pop(file.identity, None)  # written anew, it is the newest link
-        self._positions[file.identity] = position
+            self._positions.pop(key, None)  # written anew, it is the newest link
+        self._positions[key] = position
         while len(self._positions) > _MAX_POSITIONS:
             del self._positions[next(iter(self._positions))]
         look.bytes_left -= len(data)
         if data or start is PageStart.BEGINS:
-            look.pages.append(LogPage(file, data, start))
+            look.pages.append(replace(page, file=replace(file, identity=key)))

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from runwatch.facts import Failure, FailureReason, HistoryUpdate, SourceKind, TrialsUpdate
+from runwatch.facts import Failure, FailureReason, HistoryUpdate, LogFacts, SourceKind, TrialsUpdate
 from runwatch.fleet import Job
 from runwatch.sources.protocol import Deliver, Outcome
 
@@ -281,7 +281,7 @@ class _Poll:
             return
         outcome = self._source._settle(look, self._started)
         self._answer(job, outcome)
-        if isinstance(outcome, HistoryUpdate | TrialsUpdate) and not outcome.caught_up:
+        if isinstance(outcome, HistoryUpdate | TrialsUpdate | LogFacts) and not outcome.caught_up:
             self._wait(job)
 
     def _wait(self, job: Job) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from runwatch.facts import Failure, FailureReason, PrintedMean, TrialsFolder
+from runwatch.parsing.checkpoint_roots import Root
 from runwatch.parsing.harbor_results import (
     JobResult,
     count_agent_steps,
@@ -22,6 +23,7 @@ from runwatch.parsing.harbor_results import (
     parse_job_result,
     parse_run_results,
     parse_trial_result,
+    printable,
     with_turns,
 )
 from runwatch.parsing.log_records import TrialResult
@@ -93,6 +95,7 @@ class JobFolderLook:
     """A look at one job folder, of which `level` is the listing."""
 
     store: ObjectStore
+    root: Root
     path: str
     level: Level
     seen: SeenJob
@@ -172,6 +175,7 @@ class JobFolderLook:
         if level is None:  # deleted since the job folder was listed
             self.seen.trials.pop(name, None)
             return
+        require_followed(self.root, self._path(name), level, lambda file: file == RESULT)
         known = self.seen.trials.get(name)
         stat = level.objects.get(RESULT)
         if stat is None or self._is_hidden(stat):
@@ -243,10 +247,11 @@ def look_at_run(
 ) -> TrialsFolder:
     """Look at a run folder of terminal-bench 0.2: its `results.json` holds all trials that ended, and no other does.
 
-    It is written anew with each trial, so of a time before it was written last nothing can be told.
+    It is written anew with each trial, so of a time before it was written last nothing can be told. While it is half
+    written what was read before stays in force.
 
     Raises:
-        LookFailedError: the store could not be read.
+        LookFailedError: the store could not be read, or the file is too large or was never yet readable.
     """
     empty = TrialsFolder(path=path, results=(), chunk=chunk)
     stat = level.objects.get(RUN_RESULTS)
@@ -255,13 +260,20 @@ def look_at_run(
         return empty
     if stat == seen.stat and seen.run is not None:
         return seen.run
-    content = read_or_none(store, "/".join(filter(None, (path, RUN_RESULTS))), stat)
+    address = "/".join(filter(None, (path, RUN_RESULTS)))
+    if stat.size > READ_LIMIT_BYTES:
+        text = f"{printable(address)} is too large to be read: {stat.size} bytes"
+        raise LookFailedError(Failure(FailureReason.OTHER, text))
+    content = read_or_none(store, address, stat)
     if content is None:
         return seen.run or empty
     try:
         trials, unreadable, accuracy = parse_run_results(load_object(content), stat.updated)
-    except ValueError:
-        return seen.run or empty
+    except ValueError as error:
+        if seen.run is None:  # to say that no trial ended would be a guess
+            text = f"{printable(address)} is not readable JSON (being written, or cut off)"
+            raise LookFailedError(Failure(FailureReason.PARSE, text)) from error
+        return seen.run
     seen.stat = stat
     seen.run = TrialsFolder(
         path=path,
@@ -273,6 +285,25 @@ def look_at_run(
         missing_counts_as_zero=True,
     )
     return seen.run
+
+
+def require_followed(root: Root, path: str, level: Level, holds_results: Callable[[str], bool]) -> None:
+    """Refuse to count without what a link out of the root may hold.
+
+    Args:
+        root: where the look began.
+        path: the folder that was listed, below the root.
+        level: its listing.
+        holds_results: whether results lie in, or below, what has this name.
+
+    Raises:
+        LookFailedError: such a name is a link that leads out of the root.
+    """
+    hidden = next((name for name in sorted(level.links_refused) if holds_results(name)), None)
+    if hidden is not None:
+        address = printable(root.address(*filter(None, (path, hidden))))
+        text = f"{address} is a link that leads out of the root: not followed, so results are missing"
+        raise LookFailedError(Failure(FailureReason.OTHER, text))
 
 
 def list_or_none(store: ObjectStore, path: str) -> Level | None:

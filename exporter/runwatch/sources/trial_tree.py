@@ -25,6 +25,7 @@ from runwatch.sources.trial_folders import (
     look_at_run,
     not_found,
     read_or_none,
+    require_followed,
 )
 
 TRACE_JOBS = "trace_jobs"
@@ -66,6 +67,7 @@ class TreeLook:
         if level.is_empty:
             raise not_found(f"{self.root.address()} lists empty")
         base = ""
+        require_followed(self.root, base, level, lambda name: name == TRACE_JOBS)
         if TRACE_JOBS in level.folders and not self._is_job("", level):
             below = list_or_none(self.store, TRACE_JOBS)
             base, level = (TRACE_JOBS, below) if below is not None else (base, level)
@@ -84,6 +86,7 @@ class TreeLook:
     def _look_into_jobs(self, base: str, level: Level) -> None:
         """Look into a folder of job folders, or of chunks, each a folder of job folders."""
         self._check_size(base, level)
+        require_followed(self.root, base, level, lambda name: _CHUNK.fullmatch(name) is not None)
         for name in sorted(level.folders):
             path = _joined(base, name)
             below = list_or_none(self.store, path)
@@ -111,6 +114,7 @@ class TreeLook:
         if level.links_refused:
             names = ", ".join(sorted(level.links_refused)[:3])
             self.notes.append(f"{self.root.address(path)}: links that lead out of the root are not followed: {names}")
+        require_followed(self.root, path, level, lambda name: name == RUN_RESULTS)
         if _RUN_FILES & set(level.objects):
             self._present.add(path)
             seen = self.memory.jobs.setdefault(path, SeenJob())
@@ -118,10 +122,19 @@ class TreeLook:
             return True
         if not self._is_job(path, level):
             return False
+        require_followed(self.root, path, level, lambda name: _TRIAL_NAME.fullmatch(name) is not None)
         self._present.add(path)
         seen = self.memory.jobs.setdefault(path, SeenJob())
         look = JobFolderLook(
-            self.store, path, level, seen, number=self.memory.looks, limit=self.limit, at=self.at, now=self.now
+            self.store,
+            self.root,
+            path,
+            level,
+            seen,
+            number=self.memory.looks,
+            limit=self.limit,
+            at=self.at,
+            now=self.now,
         )
         self.folders.append(look.look(chunk))
         return True
