@@ -154,8 +154,9 @@ class JobRecord:
                 if outcome.caught_up:
                     slot.summary = summarise_trials(outcome)
             elif isinstance(slot, _LogSlot) and isinstance(outcome, LogFacts):
-                slot.facts = outcome
-                slot.answered(now)
+                slot.answered(now if outcome.caught_up else None)
+                if outcome.caught_up:
+                    slot.facts = outcome
             else:
                 raise TypeError(f"a source of kind {kind} delivered {type(outcome).__name__}")
 
@@ -173,10 +174,11 @@ class JobRecord:
         }
 
     def _apply_history(self, slot: _HistorySlot, update: HistoryUpdate, now: float) -> None:
+        starts = segment_starts(update.run.config, self.job.config)
         if slot.digest is None or update.reset:
-            starts = segment_starts(update.run.config, self.job.config)
             slot.digest = HistoryDigest(is_rl=self.job.bucket == "rl", segment_starts=starts)
             slot.caught_up = False
+        slot.digest.set_segment_starts(starts)
         slot.digest.add(update.rows)
         slot.run = update.run
         slot.caught_up = slot.caught_up or update.caught_up

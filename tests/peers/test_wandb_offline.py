@@ -173,6 +173,7 @@ def test_real_client_writes_a_run_and_resumes_it(tmp_path: Path) -> None:
     write_run(tmp_path, 3, 8, exit_code=7)
     resumed = read(reader, tmp_path)
     assert [row.cursor for row in resumed.rows] == [3, 4, 5, 6, 7]  # a replay is there to be seen
+    assert [row.begins_attempt for row in resumed.rows] == [True, False, False, False, False]
     assert (resumed.reset, resumed.malformed) == (False, 0)
     assert (resumed.run.end, resumed.run.exit_code) == (HistoryEnd.FAILED, 7)
     assert resumed.run.created == run.created

@@ -44,6 +44,12 @@ def test_log_calls_before_the_first_logged_step_are_no_steps() -> None:
     assert summary.steps.step_duration == 1.0
 
 
+def test_a_single_log_call_before_the_first_logged_step_is_no_step_either() -> None:
+    summary = digest_of([row(0, 0.0, x=1.0)] + [row(1 + i, 10.0 + i, 5 * (1 + i), loss=1.0) for i in range(5)])
+    assert (summary.step, summary.steps.first_step, summary.steps.first_time) == (25, 5, 10.0)
+    assert not summary.counts_from_zero
+
+
 def test_rows_without_the_step_once_it_is_logged_add_values_and_no_step() -> None:
     rows = [row(0, 0.0, 10, loss=3.0), row(1, 5.0, None, eval__loss=2.5), row(2, 9.0, None, loss=2.9)]
     summary = digest_of(rows)
@@ -60,6 +66,23 @@ def test_an_evaluation_before_training_is_no_step() -> None:
     assert summary.step is None
     assert summary.steps.first_time is None
     assert summary.validation_loss is not None
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"timing__eval_generate": 31.0},  # SkyRL's evaluate()
+        {"timing__eval": 40.0, "vllm__eval__requests": 64.0},
+        {"train__num_input_tokens_seen": 0.0, "train__epoch": 0.0, "train__global_step": 0.0},  # HF's eval_on_start
+    ],
+)
+def test_what_a_trainer_logs_beside_an_evaluation_makes_it_no_step(beside: dict[str, float]) -> None:
+    before = row(0, 100.0, 0, eval__loss=9.0, **beside)
+    summary = digest_of([before, *(row(i, 200.0 + i, i, loss=1.0, timing__step=1.0) for i in range(1, 6))])
+    assert (summary.steps.first_step, summary.steps.first_time) == (1, 201.0)
+    assert not summary.counts_from_zero  # of 6 steps one is left
+    final = digest_of([row(5, 100.0, 5, loss=1.0), row(6, 130.0, 6, eval__loss=1.0, **beside)])
+    assert (final.step, final.steps.latest_time) == (5, 100.0)
 
 
 def test_keys_logged_at_different_cadences_are_all_seen() -> None:
@@ -101,6 +124,16 @@ def test_grad_norm_ratios_are_kept_for_the_rows_of_the_last_five_minutes() -> No
     assert max(r.ratio for r in digest_of(rows).grad_norm.ratios) == 30.0  # 300 s before the newest row
     rows.append(row(56, 60.0 * 56, grad_norm=1.0))
     assert max(r.ratio for r in digest_of(rows).grad_norm.ratios) == 1.0
+
+
+def test_a_value_whose_window_has_no_median_above_zero_has_no_ratio_and_keeps_none_before_it() -> None:
+    rows = [row(i, 8.0 * i, loss=2.0, grad_norm=1.0) for i in range(50)]
+    rows += [row(50 + i, 400.0 + 60.0 * i, loss=0.0, grad_norm=5.0 if i == 0 else 0.0) for i in range(26)]
+    assert [r.ratio for r in digest_of(rows[:76]).loss.ratios] == [0.0] * 5  # medians 2 and, once, 1
+    rows.append(row(76, 400.0 + 60.0 * 26, loss=3.0, grad_norm=0.0))  # 26 zeros of 50: the median is 0
+    summary = digest_of(rows)
+    assert summary.loss.ratios == ()
+    assert all(r.ratio < 5.0 for r in summary.grad_norm.ratios)
 
 
 def test_the_start_is_where_the_runs_own_clock_was_zero() -> None:

@@ -41,3 +41,12 @@ def test_rates_are_exact_to_a_part_in_a_thousand() -> None:
     for value in (65_536.2, 1.0, 90_000.0):
         rates.add(value)
     assert rates.median() == pytest.approx(65_536.2, rel=1e-3)
+
+
+def test_the_median_of_an_even_number_of_rates_lies_between_the_two_in_the_middle() -> None:
+    rates = RateCounts()
+    for value in (100.0, 100.0, 200.0, 200.0):
+        rates.add(value)
+    assert rates.median() == 150.0
+    rates.add(200.0)
+    assert rates.median() == 200.0

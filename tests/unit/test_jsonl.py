@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.config.model import HistorySource
+from runwatch.derive.history_digest import HistoryDigest
 from runwatch.facts import Failure, FailureReason, HistoryUpdate
 from runwatch.fleet import Job
 from runwatch.sources.jsonl import JsonLinesReader
@@ -31,7 +32,7 @@ def read(reader: JsonLinesReader, path: Path) -> HistoryUpdate:
 
 
 def steps(updates: Iterable[HistoryUpdate]) -> list[int | None]:
-    return [row.trainer_step for update in updates for row in update.rows]
+    return [row.tracker_step for update in updates for row in update.rows]
 
 
 def test_reads_each_line_once_and_only_when_complete(tmp_path: Path) -> None:
@@ -129,8 +130,40 @@ def test_bounded_reads_tell_that_more_waits(tmp_path: Path) -> None:
 
 def test_the_trainers_own_step_turns_step_into_a_mere_call_count(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    path.write_text(line(0, **{"train/global_step": 5}) + line(1, note=1) + line(2, **{"train/global_step": 10}))
-    assert steps([read(JsonLinesReader(), path)]) == [5, None, 10]
+    lines = [line(0, note=1), line(1, note=1)]
+    lines += [line(2 + i, **{"train/global_step": 5 * (i + 1), "train/loss": 2.0}) for i in range(3)]
+    path.write_text("".join([*lines, line(9, note=1)]))
+    digest = HistoryDigest(is_rl=False)
+    digest.add(read(JsonLinesReader(), path).rows)
+    summary = digest.summary()
+    assert (summary.step, summary.steps.first_step, summary.steps.first_time) == (15, 5, 1002.0)
+    assert (summary.steps.replayed_steps, summary.counts_from_zero) == (0, False)
+    assert summary.step_key == "the trainer's global step"
+
+
+def test_without_the_trainers_own_step_the_trackers_is_the_step_whatever_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text("".join(line(step, loss=1.0) for step in (10, 20, 30)))
+    digest = HistoryDigest(is_rl=False)
+    digest.add(read(JsonLinesReader(), path).rows)
+    assert (digest.summary().step, digest.summary().step_key) == (30, "_step")
+
+
+@pytest.mark.parametrize("rest", ["\n", " \r\n", ""])
+def test_a_last_line_without_its_newline_is_read_once_its_object_is_complete(tmp_path: Path, rest: str) -> None:
+    path = tmp_path / "history.jsonl"
+    whole = line(0, x={"y": 1}) + line(1, x={"y": 1}).rstrip("\n")
+    reader = JsonLinesReader()
+    path.write_text(whole[:-1])  # the inner mapping's brace is there, the row's is not
+    assert steps([read(reader, path)]) == [0]
+    path.write_text(whole)
+    assert steps([read(reader, path)]) == [1]
+    path.write_text(whole + rest)
+    update = read(reader, path)
+    assert (steps([update]), update.reset, update.malformed) == ([], False, 0)
+    path.write_text(whole + (rest or "\n") + line(2))
+    (row,) = read(reader, path).rows
+    assert (row.tracker_step, row.cursor) == (2, 3)
 
 
 def test_at_hides_later_rows_and_what_follows_without_a_time(tmp_path: Path) -> None:

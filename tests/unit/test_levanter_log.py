@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
+from runwatch.derive.step_timeline import StepTimeline
 from runwatch.parsing.trainer_log import TrainerLogParser
 from tests.unit.log_fragments import capture, fragments_of
 
@@ -23,11 +26,12 @@ def test_progress_lines_give_step_loss_and_total() -> None:
     assert rows[-1].elapsed == 3.0
 
 
-def test_shortened_counts_never_go_back_and_never_exceed_the_truth() -> None:
+def test_shortened_counts_never_go_back_and_stay_within_what_is_printed() -> None:
     parser = TrainerLogParser()
     rows = parser.feed(capture("levanter/progress_shortened.out"))
-    # 993, 996 and 999 done; then 1.00k (1000 or more), 1.01k (1005 or more), 1.02k (1015 or more).
-    assert [row.step for row in rows] == [992, 995, 998, 999, 1004, 1014]
+    # 993, 996 and 999 done after 0, 1 and 1 s; then 1.00k (1000 or more) after 2 s, at 7 steps in 2 s since the first:
+    # 1002. 1.01k (1005 or more) after 3 s, at 12 in 3 s: 1006. 1.02k (1015 or more) after 5 s, at 22 in 5 s: 1015.
+    assert [row.step for row in rows] == [992, 995, 998, 1001, 1005, 1014]
     assert parser.total_steps == 39062  # whole in the first line only: later ones print 39.1k
     assert [row.values["train/loss"] for row in rows] == [4.01, 4.0, 4.0, 4.0, 3.99, 3.98]
 
@@ -37,6 +41,34 @@ def progress(count: str, total: str, clock: str) -> str:
         "I20261129 17:45:53 123 tqdm_loggable.tqdm_logging "
         f"Progress on:train {count}/{total} rate:1.4s/it remaining:1:04:17 elapsed:{clock} postfix:loss=3.14\n"
     )
+
+
+def printed(done: int) -> str:
+    """A count as tqdm's `format_sizeof` prints it, below 10,000."""
+    return f"{done}it" if done < 1000 else f"{done / 1000:.2f}kit"
+
+
+@pytest.mark.parametrize("seconds_a_step", [1.4, 6.0, 8.0, 20.0, 45.0])
+def test_shortened_counts_do_not_distort_the_duration_of_a_step(seconds_a_step: float) -> None:
+    """A line a minute and ten steps a figure: the least step of each figure would tell 6.4 s where it is 8.0 s."""
+    parser = TrainerLogParser()
+    parser.feed(fragments_of("Progress on:train -/9000 rate:- remaining:? elapsed:00:00 postfix:-\n"))
+    timeline = StepTimeline()
+    printed_at = 0.0
+    for done in range(1, 9001):
+        now = seconds_a_step * done
+        if now - printed_at < 60.0:
+            continue
+        printed_at = now
+        clock = f"{int(now) // 3600}:{int(now) // 60 % 60:02}:{int(now) % 60:02}"
+        for row in parser.feed(fragments_of(progress(printed(done), "9.00kit", clock))):
+            assert abs(row.step + 1 - done) < 10
+            timeline.add(row.step, row.elapsed or 0.0)
+    summary = timeline.summary()
+    assert summary.step_duration == pytest.approx(seconds_a_step, rel=0.02)
+    assert summary.recent_step_duration == pytest.approx(seconds_a_step, rel=0.02)
+    assert summary.latest_step is not None
+    assert summary.latest_step < 8999  # 9.00k is printed from 8995 on: the last step is not known to be done
 
 
 def test_a_shortened_count_alone_tells_no_step_and_a_shortened_total_none() -> None:

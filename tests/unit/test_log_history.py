@@ -135,6 +135,25 @@ def test_rotation_goes_on_in_the_new_file(tmp_path: Path) -> None:
     assert update.rows[0].time == pytest.approx(BEGAN + 1820, abs=0.1)
 
 
+def test_a_copy_that_replaces_the_file_each_time_goes_on(tmp_path: Path, bytes_read: list[int]) -> None:
+    """Logs that are copied from another machine: each copy is a file of its own under the old name."""
+    texts = dict.fromkeys(("train_1.out", "train_2.out", "train_3.out"), "")
+    watched = Watched(tmp_path / "train_*.out")
+    seen: list[int | None] = []
+    for step in range(1, 6):
+        for number, name in enumerate(texts):
+            texts[name] += logged_step(step, 100) if step > 1 else BANNER.format(total=100) + logged_step(step, 100)
+            written(tmp_path / "copy", texts[name], BEGAN + number + 20 * step)
+            (tmp_path / "copy").replace(tmp_path / name)  # its inode may be one that another of these had before
+        seen += steps(watched.history())
+    assert sorted(step for step in seen if step is not None) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5]
+    assert sum(bytes_read) <= sum(map(len, texts.values())) + 15 * 2 * 64
+    # A later run of the same name is another one.
+    written(tmp_path / "copy", (BANNER + "." * 5000).format(total=50) + logged_step(1, 50), BEGAN + 9000)
+    (tmp_path / "copy").replace(tmp_path / "train_3.out")
+    assert steps(watched.history()) == [1]
+
+
 def test_a_chain_is_one_job_in_the_order_of_its_links(tmp_path: Path) -> None:
     for number, first, hour in ((9, 0, "10"), (10, 6, "11")):
         text = BANNER.format(total=100).replace("10:00", f"{hour}:00")
@@ -160,6 +179,22 @@ def test_without_any_stamp_the_file_s_time_anchors_the_bar(tmp_path: Path) -> No
     assert [row.time for row in watched.history().rows] == [BEGAN + 920 + 20 * n for n in range(5)]
     written(path, logged_step(6, 100), BEGAN + 1021, append=True)
     assert [row.time for row in watched.history().rows] == [BEGAN + 1020]
+
+
+def test_marins_stamps_tell_when_levanters_lines_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "out.log"
+    lines = [
+        f"I20261129 10:{minute:02}:00 139872 tqdm_loggable.tqdm_logging Progress on:train {done}it/500it "
+        f"rate:8.0s/it remaining:1:00:00 elapsed:{minute:02}:00 postfix:loss=3.1\n"
+        for minute, done in ((1, 8), (2, 16), (3, 24))
+    ]
+    written(path, "".join(lines), BEGAN + 40_000)  # a copy is as old as its copying
+    update = Watched(path).history()
+    assert [(row.trainer_step, row.time) for row in update.rows] == [
+        (7, BEGAN + 60),
+        (15, BEGAN + 120),
+        (23, BEGAN + 180),
+    ]
 
 
 def test_an_anchor_that_was_far_too_late_is_put_right(tmp_path: Path) -> None:
@@ -222,6 +257,13 @@ def test_missing_files_foreign_kinds_and_links_out_are_failures(tmp_path: Path) 
     assert isinstance(outside, Failure) and "outside file_roots" in outside.detail
     by_glob = Watched(allowed / "*.out", roots=(allowed,)).try_history()
     assert isinstance(by_glob, Failure) and "outside file_roots" in by_glob.detail
+    # It may be the newest link: a link that can be read beside it is not the whole log.
+    (allowed / "first.out").write_text("Total optimization steps = 5\n")
+    beside = Watched(allowed / "*.out", roots=(allowed,)).try_history()
+    assert isinstance(beside, Failure) and "outside file_roots" in beside.detail
+    (allowed / "link.out").unlink()
+    (allowed / "folder.out").mkdir()
+    assert Watched(allowed / "*.out", roots=(allowed,)).facts().files == (str(allowed / "first.out"),)
 
 
 def test_auto_takes_the_scheduler_s_paths_once_there_are_any(tmp_path: Path) -> None:

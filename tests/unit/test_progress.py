@@ -101,6 +101,16 @@ def test_tokens_per_second_from_the_trackers_config_and_at_the_current_batch_of_
     assert measured.get("mljob_tokens_per_second_baseline") == 30 * 100 / 16.0
 
 
+def test_the_batch_is_that_of_the_steps_that_the_durations_are_of_while_older_ones_are_done_again() -> None:
+    config = {"trainer": {"train_batch_size": [{"start": 0, "value": 10}, {"start": 50, "value": 30}]}}
+    rows = [HistoryRow(i, START + 8.0 * i, i, {"train/loss": 2.0}) for i in range(50)]
+    rows += [HistoryRow(50 + i, START + 400 + 16.0 * i, 50 + i, {"train/loss": 2.0}) for i in range(10)]
+    rows += [HistoryRow(60 + i, START + 700 + 8.0 * i, 45 + i, {"train/loss": 2.0}) for i in range(3)]
+    measured, _ = measure(rows, own=TrainerConfig(max_seq_len=100), run=HistoryRun(config=config))
+    assert measured.get("mljob_step") == 47
+    assert measured.get("mljob_tokens_per_second") == 30 * 100 / 16.0
+
+
 def test_hugging_faces_batch_of_one_process_is_not_taken_for_the_jobs() -> None:
     config = {"per_device_train_batch_size": 4, "train_batch_size": 4, "model": {"max_seq_len": 100}}
     measured, _ = measure(steady(20), run=HistoryRun(config=config))
@@ -174,6 +184,17 @@ def test_a_frozen_history_takes_the_replay_from_the_checkpoint_it_resumed_from()
     measured, evidence = measure(frozen_run(), run=run, checkpoints=saved)
     assert measured.get("mljob_replayed_steps") == 30
     assert any("resumed from step 69" in line.text for line in evidence)
+
+
+def test_a_tracker_that_shows_steps_going_back_needs_no_checkpoint_to_count_them() -> None:
+    """HF's callback logs without its step: W&B counts the calls, and drops nothing when the trainer goes back."""
+    steps = [*range(5, 80, 5), *range(65, 100, 5)]  # down after step 75, resumed from checkpoint-60
+    times = [START + 10.0 * i + (600.0 if i >= 15 else 0.0) for i in range(len(steps))]
+    runtimes = [10.0 * i for i in range(len(steps))]  # the run's own clock leaves out the 600 s
+    rows = [HistoryRow(i, times[i], step, {"train/loss": 1.0, "_runtime": runtimes[i]}) for i, step in enumerate(steps)]
+    for saved in (None, [checkpoint(70, START + 145)]):  # the one it resumed from is gone
+        measured, _ = measure(rows, run=HistoryRun(drops_replayed_steps=True), checkpoints=saved)
+        assert measured.get("mljob_replayed_steps") == 15  # 61 to 75
 
 
 def test_when_that_checkpoint_is_gone_the_number_is_not_known_and_not_zero() -> None:

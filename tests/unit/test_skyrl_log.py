@@ -145,6 +145,16 @@ def test_the_bar_counts_further_than_the_steps_with_dynamic_sampling() -> None:
     assert parser.position is not None and parser.position.step == 16
 
 
+def test_a_bar_that_moves_before_the_first_steps_metrics_is_no_step() -> None:
+    sampled_on = said("Finished: 'generate', time cost: 300.0s") + bar(1, 80, "05:00")
+    parser, rows = parsed(bar(0, 80, "00:00") + sampled_on)
+    assert (rows, parser.position) == ([], None)
+    parser, rows = parsed(bar(0, 80, "00:00") + sampled_on + step_lines(0.5) + bar(2, 80, "10:00"))
+    assert [row.step for row in rows] == [1]
+    without_metrics, _ = parsed(bar(0, 80, "00:00") + bar(1, 80, "05:00"))
+    assert without_metrics.position is not None and without_metrics.position.step == 1
+
+
 def test_a_saved_checkpoint_tells_the_step_better_than_the_bar() -> None:
     parser, rows = parsed(
         bar(20, 80, "00:10")  # 3 of these updates were no steps, before what is read here
@@ -291,3 +301,29 @@ def test_a_block_before_any_bar_takes_its_own_actors_lines_only() -> None:
     parser, rows = parsed(header + "(RolloutWorker pid=77) {'policy/policy_loss': '9.0000'}\n" + "".join(rest))
     assert [(row.step, row.values["policy/policy_loss"]) for row in rows] == [(15, 0.1)]
     assert parser.format == "skyrl"
+
+
+def test_the_bar_that_a_resumed_run_begins_with_is_no_step() -> None:
+    resumed = said("Successfully loaded complete checkpoint state from global_step_10") + bar(10, 80, "00:00")
+    parser, rows = parsed(bar(9, 80, "10:00") + step_lines(0.1) + bar(10, 80, "20:00") + resumed)
+    assert [(row.step, row.attempt) for row in rows] == [(10, 0)]
+    assert parser.position is not None
+    assert (parser.position.step, parser.position.attempt) == (10, 0)  # the one that was done, not the bar's beginning
+
+
+def test_where_steps_tell_their_number_a_bar_that_runs_ahead_is_no_step_after_a_restart_either() -> None:
+    mirrored = said('WANDB_MIRROR kind=train step=10 metrics={"policy/policy_loss": 0.1}')
+    resumed = said("Successfully loaded complete checkpoint state from global_step_10") + bar(10, 80, "00:00")
+    parser, _ = parsed(bar(9, 80, "10:00") + mirrored + bar(10, 80, "20:00") + resumed + bar(12, 80, "30:00"))
+    assert parser.position is not None
+    assert (parser.position.step, parser.attempt) == (10, 1)  # dynamic sampling moved the bar twice
+
+
+def test_the_block_behind_the_async_trainers_bar_keeps_the_full_precision_before_it() -> None:
+    block = (
+        "Step 15: \n{'policy/policy_loss': '0.0000',\n 'policy/grad_norm': 'nan',\n 'async/staleness_max': '2.0000'}"
+    )
+    _, rows = parsed(bar(14, 80, "10:00", ASYNC) + step_lines(0.0000123) + bar(15, 80, "20:00", ASYNC) + said(block))
+    assert [row.step for row in rows] == [15, 15]
+    assert rows[-1].values["policy/policy_loss"] == 0.0000123
+    assert rows[-1].values["async/staleness_max"] == 2.0

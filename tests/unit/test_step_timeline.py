@@ -147,3 +147,24 @@ def test_the_duration_of_a_batch_size_counts_from_its_first_step() -> None:
     assert summary.step_duration == 2.0
     assert summary.segment_step_duration == 4.0
     assert summary.recent_step_duration == 4.0
+
+
+@pytest.mark.parametrize("known_after", [0, 30, 60, 75])
+def test_a_batch_schedule_that_comes_late_tells_the_same(known_after: int) -> None:
+    rows = [(i, 10.0 * i) for i in range(61)] + [(60 + i, 600.0 + 40.0 * i) for i in range(1, 41)]
+    timeline = StepTimeline()
+    for count, (step, time) in enumerate(rows):
+        if count == known_after:
+            timeline.set_segment_starts((50, 61))
+        timeline.add(step, time)
+    summary = timeline.summary()
+    assert (summary.segment_step_duration, summary.recent_step_duration) == (40.0, 40.0)
+    assert len(summary.recent_steps) == 40
+
+
+def test_a_batch_schedule_that_comes_before_its_first_change_keeps_every_interval() -> None:
+    timeline = StepTimeline()
+    for step in range(1000):
+        timeline.add(step, 10.0 * step if step < 600 else 6000.0 + 30.0 * (step - 600))
+    timeline.set_segment_starts((2000,))
+    assert timeline.summary().segment_step_duration == 10.0  # 600 of 999, of which the newest 200 took 30 s each

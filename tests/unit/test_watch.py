@@ -284,3 +284,19 @@ def test_a_job_that_only_gained_places_keeps_what_is_known() -> None:
     watch.poll(SourceBinding(source, "jsonl"))
     assert source.forgotten == []
     assert report_of(watch).measurements.get("mljob_step") == 9
+
+
+def test_a_batch_schedule_that_the_trainer_tells_late_gives_what_it_gives_from_the_first_row_on() -> None:
+    clock = Clock()
+    watch, _ = watch_of(job("one"), clock=clock)
+    schedule = [{"start": 0, "value": 10}, {"start": 20, "value": 30}]
+    told: dict[str, object] = {"trainer": {"train_batch_size": schedule}, "train_seq_len": 100}
+    quick = [HistoryRow(i, START + 8.0 * i, i, {"train/loss": 2.0}) for i in range(20)]
+    slow = [HistoryRow(20 + i, START + 160.0 + 16.0 * i, 20 + i, {"train/loss": 2.0}) for i in range(10)]
+    answers: list[Outcome] = [HistoryUpdate(HistoryRun(), quick), HistoryUpdate(HistoryRun(config=told), slow)]
+    source = Scripted(SourceKind.HISTORY, lambda _: answers.pop(0))
+    watch.poll(SourceBinding(source, "jsonl"))
+    watch.poll(SourceBinding(source, "jsonl"))
+    measured = report_of(watch).measurements
+    assert measured.get("mljob_tokens_per_second_baseline") == 30 * 100 / 16.0
+    assert measured.get("mljob_tokens_per_second") == 30 * 100 / 16.0

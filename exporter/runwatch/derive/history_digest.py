@@ -96,6 +96,7 @@ class HistoryDigest:
         self._step_is_logged = False
         self._step_without_time: int | None = None
         self._is_levanter = False
+        self._begins_attempt = False
         self._loss = ValueWindow(LOSS_WINDOW, ratio_count=LOSS_TREND_RATIOS)
         self._grad_norm = ValueWindow(GRAD_NORM_WINDOW, recent_seconds=GRAD_NORM_RECENT_SECONDS)
         self._learning_rate = LatestValue()
@@ -118,6 +119,14 @@ class HistoryDigest:
         self._latest_step: int | None = None
         self._step_without_time = None
 
+    def set_segment_starts(self, segment_starts: Sequence[int]) -> None:
+        """Take the steps at which the batch size changes, which a trainer may tell some time after its first rows."""
+        if tuple(segment_starts) == self._segment_starts:
+            return
+        self._segment_starts = tuple(segment_starts)
+        self._timeline.set_segment_starts(self._segment_starts)
+        self._summary = None
+
     def add(self, rows: Iterable[HistoryRow]) -> None:
         """Take the next rows."""
         for row in rows:
@@ -126,6 +135,7 @@ class HistoryDigest:
 
     def _add(self, row: HistoryRow) -> None:
         self._rows += 1
+        self._begins_attempt = self._begins_attempt or row.begins_attempt
         if row.time is not None and self._start_time is None:
             self._start_time = row.time - max(row.values.get(RUNTIME_KEY, 0.0), 0.0)
         if not self._is_levanter and any(key in row.values for key in LEVANTER_KEYS):
@@ -141,22 +151,26 @@ class HistoryDigest:
                 self._rl.add(row, rl_step)
 
     def _step_of(self, row: HistoryRow) -> int | None:
+        tracker_step = row.cursor if row.tracker_step is None else row.tracker_step
         if row.trainer_step is None:
-            return None if self._step_is_logged else row.cursor
+            return None if self._step_is_logged else tracker_step
         if not self._step_is_logged:
             self._step_is_logged = True
-            if self._latest_step is not None and self._latest_step > row.trainer_step:
+            latest = self._latest_step
+            if latest is not None and (tracker_step != row.trainer_step or latest > row.trainer_step):
                 self._start_steps()  # what counted before was log calls, not steps
         return row.trainer_step
 
     def _note_step(self, row: HistoryRow, step: int) -> None:
         self._latest_step = step
+        begins_attempt, self._begins_attempt = self._begins_attempt, False
         if row.time is None:
             self._rows_without_time += 1
             self._step_without_time = step
+            self._timeline.add_untimed(step, begins_attempt=begins_attempt)
             return
         self._step_without_time = None
-        self._timeline.add(step, row.time, row.values.get(RUNTIME_KEY))
+        self._timeline.add(step, row.time, row.values.get(RUNTIME_KEY), begins_attempt=begins_attempt)
         rate = first_of(TOKENS_PER_SECOND_KEYS, row.values)
         if rate is not None and 0 < rate[1] < float("inf"):
             self._rate_key = rate[0]

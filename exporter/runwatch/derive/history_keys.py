@@ -16,8 +16,13 @@ VALIDATION_LOSS_KEYS = ("eval/loss", "eval_loss", "val/loss", "val_loss", "valid
 TOKENS_PER_SECOND_KEYS = ("throughput/tokens_per_second", "train/tokens_per_second", "tokens_per_second")
 RUNTIME_KEY = "_runtime"
 
-EVALUATION_PREFIXES = ("eval/", "val/", "validation/", "test/", "eval_", "val_", "validation_", "test_")
-_NOT_TRAINING = ("trainer/epoch", "train/epoch", "epoch", "trainer/global_step", "train/global_step", "global_step")
+EVALUATION_PREFIXES = (
+    *("eval/", "val/", "validation/", "test/", "eval_", "val_", "validation_", "test_"),
+    *("timing/eval", "vllm/eval/"),  # SkyRL logs how long an evaluation took, and what its engines did, beside it
+)
+_COUNTERS = ("epoch", "global_step", "num_input_tokens_seen")
+_NOT_TRAINING = frozenset(prefix + name for prefix in ("", "train/", "trainer/") for name in _COUNTERS)
+"""HF's Trainer adds its counters to every row, also to that of an evaluation."""
 
 LEVANTER_KEYS = ("run_progress", "throughput/duration")
 """Keys that only Levanter logs; its steps count from 0."""

@@ -87,10 +87,13 @@ class RateCounts:
         return self._total
 
     def median(self) -> float | None:
-        """Return the (upper) median, or None when there is no value."""
+        """Return the median, or None when there is no value."""
         seen = 0
+        lower: float | None = None
         for key in sorted(self._counts):
             seen += self._counts[key]
-            if seen > self._total // 2:
-                return key
+            if lower is None and seen > (self._total - 1) // 2:
+                lower = key
+            if lower is not None and seen > self._total // 2:
+                return (lower + key) / 2
         return None

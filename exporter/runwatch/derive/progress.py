@@ -90,11 +90,13 @@ def _measure_rate(measured: Measurements, summary: HistorySummary, context: Prog
     batch = batch_size(context.run.config, context.own)
     length = sequence_length(context.run.config, context.own)
     if batch is not None and length is not None and summary.step is not None:
-        tokens = batch.at(summary.step) * length.value
+        # Durations are those of new steps: while older ones are done again, the batch is still that of the newest.
+        step = steps.high_water_step if steps.high_water_step is not None else summary.step
+        tokens = batch.at(step) * length.value
         whole = steps.segment_step_duration if len(batch.starts) > 1 else steps.step_duration
         measured.set("mljob_tokens_per_second", _divide(tokens, steps.recent_step_duration))
         measured.set("mljob_tokens_per_second_baseline", _divide(tokens, whole))
-        return [Evidence("values", f"tokens per second from {_batch_text(batch, summary.step)} x {length.source}")]
+        return [Evidence("values", f"tokens per second from {_batch_text(batch, step)} x {length.source}")]
     if summary.trainer_rate is None:
         return []
     measured.set("mljob_tokens_per_second", summary.trainer_rate)
@@ -139,7 +141,9 @@ def _lost_seconds(interval: StepInterval, step_duration: float) -> float:
 def _measure_replay(measured: Measurements, summary: HistorySummary, context: ProgressContext) -> list[Evidence]:
     steps = summary.steps
     unclocked = _interrupted_without_a_clock(context.explained_gaps or ())
-    if not context.run.drops_replayed_steps or not (steps.restarts or unclocked):
+    # A tracker that counts calls of `log` drops nothing when a trainer goes back, as with HF's callback.
+    hidden = context.run.drops_replayed_steps and steps.replayed_steps == 0
+    if not hidden or not (steps.restarts or unclocked):
         measured.set("mljob_replayed_steps", steps.replayed_steps)
         return []
     if context.checkpoints is None:

@@ -132,11 +132,13 @@ class RLDigest:
         self._series = (self._grad_norm, self._entropy, self._log_ratio_mean, self._log_ratio_max, self._reward)
         self._timings: dict[str, LoggedValue] = {}
         self._timing_parts_left_out: set[str] = set()
+        self._begins_attempt = False
         self._learning_rate: LoggedValue | None = None
         self._eval_score: LoggedValue | None = None
 
     def add(self, row: HistoryRow, step: int) -> None:
         """Take one row, whose step the caller has found."""
+        self._begins_attempt = self._begins_attempt or row.begins_attempt
         self._learning_rate = _latest_finite(row, LEARNING_RATE_KEYS, step) or self._learning_rate
         self._eval_score = _latest_finite(row, EVAL_SCORE_KEYS, step) or self._eval_score
         values: dict[str, float] = {}
@@ -147,7 +149,9 @@ class RLDigest:
                 values[key] = value
         if not values:
             return
-        if self._records and step < self._records[-1].step:
+        begins_attempt, self._begins_attempt = self._begins_attempt, False
+        # A step that is done again is not the one that was done before, also where it was the newest.
+        if self._records and (step < self._records[-1].step or begins_attempt):
             while self._records and self._records[-1].step >= step:
                 self._records.pop()
         if self._records and step == self._records[-1].step:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from statistics import median
 
 from runwatch.derive.interval_counts import IntervalCounts
 from runwatch.derive.new_step_times import NewSteps, NewStepTimes
+from runwatch.derive.steps_done_again import StepsDoneAgain
 from runwatch.thresholds import (
     GAP_FLOOR_SECONDS,
     GAP_MEDIAN_FACTOR,
@@ -106,16 +108,49 @@ class StepTimeline:
         self._latest: tuple[int, float] | None = None
         self._latest_runtime: float | None = None
         self._high_water_runtime: float | None = None
-        self._usual_interval_steps = 1
         self._first_interval_steps = 1
-        self._replayed = 0
+        self._done_again = StepsDoneAgain()
         self._restarted = False
         self._silence = 0.0
 
-    def add(self, step: int, time: float, runtime: float | None = None) -> None:
-        """Take one logged step: its number, its Unix time and the run's own clock in seconds where it has one."""
-        self._note_clock(time, runtime)
+    def set_segment_starts(self, segment_starts: Sequence[int]) -> None:
+        """Take a batch schedule that came to be known, or was changed, when steps had been read already.
+
+        The current segment's duration is then made from the intervals that are kept one by one, where not all before
+        them lie in that segment too.
+        """
+        starts = tuple(sorted(segment_starts))
+        if starts == self._segment_starts:
+            return
+        self._segment_starts = starts
+        if self._first is None or self._high_water is None:
+            return
+        self._segment = self._segment_of(self._high_water[0])
+        recent = [(step, duration, seconds, self._segment_of(step)) for step, duration, seconds, _ in self._recent]
+        self._recent = deque(recent, maxlen=_RECENT_KEPT)
+        if self._segment == self._segment_of(self._first[0]):
+            self._segment_durations = deepcopy(self._durations)
+        else:
+            self._segment_durations = IntervalCounts(d for _, d, _, segment in recent if segment == self._segment)
+
+    def add_untimed(self, step: int, *, begins_attempt: bool = False) -> None:
+        """Take a logged step whose time is not known: it tells of steps done again, and of no interval."""
+        self._done_again.add(step, restarted=begins_attempt)
+        self._restarted = self._restarted or (begins_attempt and self._latest is not None)
+
+    def add(self, step: int, time: float, runtime: float | None = None, *, begins_attempt: bool = False) -> None:
+        """Take one logged step.
+
+        Args:
+            step: its number.
+            time: Unix seconds.
+            runtime: the run's own clock in seconds, where it has one.
+            begins_attempt: the row is the first of another start of the run.
+        """
+        restarted = begins_attempt or self._clock_stood_still(time, runtime)
+        self._done_again.add(step, restarted=restarted)
         previous, self._latest = self._latest, (step, time)
+        self._restarted = self._restarted or (restarted and previous is not None)
         if self._high_water is None or previous is None:
             self._first = self._high_water = (step, time)
             self._new_steps.add(time)
@@ -125,10 +160,8 @@ class StepTimeline:
         high_step, high_time = self._high_water
         self._silence = max(self._silence, time - previous[1])
         if step <= high_step:
-            self._note_repeat(step, previous[0])
+            self._restarted = self._restarted or step < previous[0]
             return
-        if previous[0] < high_step:
-            self._replayed += high_step - previous[0]
         running = None
         if runtime is not None and self._high_water_runtime is not None:
             running = max(runtime - self._high_water_runtime, 0.0)
@@ -140,25 +173,14 @@ class StepTimeline:
         self._restarted = False
         self._silence = 0.0
 
-    def _note_clock(self, time: float, runtime: float | None) -> None:
+    def _clock_stood_still(self, time: float, runtime: float | None) -> bool:
+        """Note the run's own clock, and tell whether it says that the run was down since the row before."""
         if runtime is None:
-            return
-        if self._latest is not None and self._latest_runtime is not None:
-            passed, counted = time - self._latest[1], runtime - self._latest_runtime
-            if passed - counted > RESTART_CLOCK_SKIP_SECONDS:
-                self._restarted = True
-        self._latest_runtime = runtime
-
-    def _note_repeat(self, step: int, previous_step: int) -> None:
-        if step == previous_step:
-            return  # the same step logged in two rows
-        if step < previous_step:
-            # The steps between the checkpoint and this row were done again too; how many is not logged. Rows come at
-            # a usual distance, so that many.
-            self._restarted = True
-            self._replayed += min(self._usual_interval_steps, step + 1)
-            return
-        self._replayed += step - previous_step
+            return False
+        before, self._latest_runtime = self._latest_runtime, runtime
+        if self._latest is None or before is None:
+            return False
+        return time - self._latest[1] - (runtime - before) > RESTART_CLOCK_SKIP_SECONDS
 
     def _note_interval(self, interval: StepInterval) -> None:
         if len(self._intervals) == 0:
@@ -172,7 +194,6 @@ class StepTimeline:
         self._durations.add(duration)
         self._segment_durations.add(duration)
         self._recent.append((interval.end_step, duration, interval.seconds, segment))
-        self._usual_interval_steps = interval.steps
         if interval.seconds >= GAP_FLOOR_SECONDS or interval.restarted:
             self._notable.append(interval)
 
@@ -204,7 +225,7 @@ class StepTimeline:
             recent_steps=tuple(step for step, _ in recent),
             gaps=gaps,
             restarts=tuple(i for i in self._notable if i.restarted),
-            replayed_steps=self._replayed,
+            replayed_steps=self._done_again.count,
             replaying=self._latest[0] < self._high_water[0],
             first_interval_steps=self._first_interval_steps,
             new_steps=self._new_steps.snapshot(interval_median),

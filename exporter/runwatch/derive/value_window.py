@@ -46,6 +46,7 @@ class ValueWindow(LatestValue):
 
     Windows count logged finite values, not step numbers, and give no ratio until they are full. A ratio is kept for
     the last `ratio_count` values and, beyond that, while its row is at most `recent_seconds` older than the newest.
+    A value that has no ratio (the median of its window is 0) ends the row of last values: those before it go.
     """
 
     def __init__(self, size: int, *, ratio_count: int = 1, recent_seconds: float = 0.0) -> None:
@@ -81,6 +82,7 @@ class ValueWindow(LatestValue):
         if self._size % 2 == 0:
             median = (self._sorted[middle - 1] + median) / 2
         if median == 0 or not math.isfinite(logged.value / median):
+            self._ratios = deque(ratio for ratio in self._ratios if self._is_recent(ratio, logged.time))
             return
         self._ratios.append(WindowRatio(logged.value / median, logged.time))
         while len(self._ratios) > self._ratio_count and not self._is_recent(self._ratios[0], logged.time):

@@ -14,12 +14,16 @@ class HistoryRow:
     `cursor` orders rows in their source (W&B's `_step`); it is the step only where the trainer logs none of its
     own. `trainer_step` is `trainer/global_step`, `train/global_step` or `global_step`. `values` holds every numeric
     value of the row under its full key, NaN and infinities included; what is not a number is left out.
+    `tracker_step` is the row's `_step` where the cursor is another thing (a line's number). `begins_attempt` marks the
+    first row of another start of the run, where the source shows that.
     """
 
     cursor: int
     time: float | None
     trainer_step: int | None
     values: Mapping[str, float]
+    tracker_step: int | None = None
+    begins_attempt: bool = False
 
 
 class HistoryEnd(StrEnum):

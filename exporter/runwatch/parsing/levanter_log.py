@@ -8,8 +8,10 @@ Without a terminal Levanter's bar writes log lines, at most one a minute (`levan
 
 The count is the number of steps done, one more than the newest step (`StepInfo.step` counts from 0); the loss is that
 step's or the one's before, by which of the bar's two updates was printed. From 1,000 on the count has three digits
-only. Then a row is given where the printed figure changes, with the least step that is printed so: right to the steps
-of a minute. The total is whole in the first line of each start only, and a shortened one is none.
+only. Then a row is given where the printed figure changes, with the step, among those that are printed so, that the
+pace of the last figures leads to: the least of them would make a median of durations wrong, where a minute has nearly
+as many steps as a figure stands for. The total is whole in the first line of each start only, and a shortened one is
+none.
 
 With `tracker: json_logger` each payload is a line of JSON (`levanter.tracker.json_logger`), with its step and in full
 precision; once one was seen the progress lines give no more rows.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 
 from runwatch.parsing.history_rows import MalformedRow, parse_json_line, parse_row, whole_number
 from runwatch.parsing.log_records import LogFragment, LogRow
@@ -37,6 +40,7 @@ _LOSS = re.compile(r"(?:^|, )loss=([^,\s]{1,40})")
 _JSON = '{"tracker": "'
 _RESUMES = re.compile(r"Resuming training from step (\d{1,15})", re.ASCII)
 _FINISHED = re.compile(r"Training already complete at step (\d{1,15}) \(target: (\d{1,15})\)\. .{0,200}", re.ASCII)
+_PACE_FIGURES = 20
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -54,6 +58,8 @@ class LevanterLogParser:
         self.total_steps: int | None = None
         self._elapsed: float | None = None
         self._shortened: int | None = None
+        self._figures: deque[tuple[float, int]] = deque(maxlen=_PACE_FIGURES + 1)
+        self._counted: tuple[float, int] | None = None
         self._has_json = False
 
     def feed(self, fragment: LogFragment) -> LogRow | None:
@@ -74,7 +80,8 @@ class LevanterLogParser:
 
     def skip(self) -> None:
         """Note that a part of the log was left out here: whether a shortened count is a new one is not known."""
-        self._shortened = None
+        self._shortened, self._counted = None, None
+        self._figures.clear()
 
     def finish(self) -> list[LogRow]:
         """Return nothing: no row waits for anything."""
@@ -94,7 +101,7 @@ class LevanterLogParser:
         self.total_steps = total or self.total_steps
         if found[1] is None:
             return None
-        step = self._step(found[1], found[2])
+        step = self._step(found[1], found[2], elapsed)
         if step is None:
             return None
         self.position = LogRow(step, {}, time, elapsed, self.attempt)
@@ -108,12 +115,12 @@ class LevanterLogParser:
             values["run_progress"] = step / self.total_steps
         return LogRow(step, values, time, elapsed, self.attempt)
 
-    def _step(self, count: str, unit: str) -> int | None:
+    def _step(self, count: str, unit: str, elapsed: float) -> int | None:
         """Return the step counted from 0, None where the printed count does not tell it."""
         exact = _exact(count, unit)
         if exact is not None:
             self._shortened = 0
-            return exact - 1 if exact > 0 else None
+            return self._by_pace(elapsed, exact, exact) - 1 if exact > 0 else None
         number = float(count)
         # With three digits 1.00 follows on 999, 10.0 on 9.99 and 100 on 99.9: half of that last digit below.
         half_a_digit = 0.0005 * number if number in (1, 10, 100) else 0.5 * 10.0 ** -len(count.partition(".")[2])
@@ -121,7 +128,21 @@ class LevanterLogParser:
         before, self._shortened = self._shortened, least
         if before is None or before == least:
             return None  # somewhere within the figure, or no new one
-        return least - 1
+        most = least + round(10.0 ** -len(count.partition(".")[2]) * _UNITS[unit]) - 1
+        if self.total_steps is not None:
+            most = max(min(most, self.total_steps - 1), least)  # no estimate says that the last step is done
+        return self._by_pace(elapsed, least, most) - 1
+
+    def _by_pace(self, elapsed: float, least: int, most: int) -> int:
+        """Return the number of steps done, of those that the printed figure stands for, that the pace leads to."""
+        last, done = self._counted, least
+        self._figures.append((elapsed, least))
+        first_elapsed, first_least = self._figures[0]
+        if last is not None and elapsed > first_elapsed:
+            pace = (least - first_least) / (elapsed - first_elapsed)
+            done = min(max(round(last[1] + pace * (elapsed - last[0])), least), most)
+        self._counted = elapsed, done
+        return done
 
     def _take_json(self, message: str, time: float | None) -> LogRow | None:
         try:
@@ -149,6 +170,8 @@ class LevanterLogParser:
         if self.position is not None and self.position.attempt == self.attempt:
             self.attempt += 1
         self._elapsed, self._shortened, self.completed = None, None, False
+        self._counted = None
+        self._figures.clear()
 
 
 def _message(text: str, start: str) -> str | None:

@@ -1,8 +1,8 @@
 """Time stamps at the beginning of a line, as loggers write them.
 
 Read are ISO dates (Python's logging, loguru, SGLang, container runtimes), HF's `[INFO|trainer.py:1478] DATE >>`,
-LLaMA-Factory's `[INFO|DATE]`, vLLM's `INFO 11-29 17:45:07` and glog's `W1129 17:51:30.032000` (torch). The last two
-name no year: it is told from the time of the file.
+LLaMA-Factory's `[INFO|DATE]`, marin's `I20261129 17:45:53` (`rigging.log_setup`), vLLM's `INFO 11-29 17:45:07` and
+glog's `W1129 17:51:30.032000` (torch). The last two name no year: it is told from the time of the file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?=[\s\]|]|\Z)",
     re.ASCII,
 )
+_COMPACT = re.compile(r"[DIWEC](\d{4})(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?=\s)", re.ASCII)
 _NO_YEAR = re.compile(
     r"(?:\[?[IWEF](\d\d)(\d\d) |(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d)-(\d\d) )"
     r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?=[\s\]])",
@@ -47,6 +48,8 @@ class StampReader:
             return None
         stamp = self._iso(text)
         if stamp is None:
+            stamp = self._compact(text)
+        if stamp is None:
             stamp = self._without_year(text)
         if stamp is None or (self.file_time is not None and stamp > self.file_time + _ONE_DAY_SECONDS):
             return None
@@ -62,6 +65,13 @@ class StampReader:
         if found[8] is None:
             return self._local((year, month, day, hour, minute), seconds)
         return _with_offset((year, month, day, hour, minute), seconds, found[8])
+
+    def _compact(self, text: str) -> float | None:
+        found = _COMPACT.match(text)
+        if found is None:
+            return None
+        year, month, day, hour, minute, second = (int(part) for part in found.groups())
+        return self._local((year, month, day, hour, minute), second)
 
     def _without_year(self, text: str) -> float | None:
         found = _NO_YEAR.match(text)

@@ -71,6 +71,7 @@ class SkyrlLogParser:
         self._bar_ahead = 0
         self._saved_step: int | None = None
         self._has_own_steps = False
+        self._log_has_own_steps = False
         self._mirrored = False
         self._unplaced: dict[str, float] = {}
         self._unplaced_once = False
@@ -144,13 +145,15 @@ class SkyrlLogParser:
             self._bar = before
             self._begin_attempt()
             last = None
-        self._bar = bar
+        self._bar, ahead = bar, self._bar_ahead
         if last is None:
             self._drop_unplaced()  # whether this is an update or the bar drawn once more is not known
         elif bar.done > (last.done or 0):
             row = self._follow_bar(bar.done, last.done or 0, fragment.time)
         step = bar.done - self._bar_ahead
-        if step > 0 and not self._has_own_steps:
+        # Where a run is resumed the bar is first drawn at the checkpoint's step, which is not done once more by that.
+        is_step = bar.elapsed > 0 and (last is None or (bar.done > (last.done or 0) and self._bar_ahead == ahead))
+        if step > 0 and is_step and not self._log_has_own_steps:
             self.position = LogRow(step, {}, fragment.time, bar.elapsed, self.attempt)
         return row
 
@@ -160,8 +163,9 @@ class SkyrlLogParser:
             self._bar_ahead, self._saved_step = done - self._saved_step, None
         elif self._unplaced_once:
             return self._place(done - self._bar_ahead, time)
-        elif self._last is not None and not self._has_own_steps and done == before + 1:
-            self._bar_ahead += 1  # an update without a step's metrics is no step
+        elif (self._last is not None or self._unplaced) and not self._has_own_steps and done == before + 1:
+            # An update without a step's metrics is no step, where such are printed: timers are, beside them.
+            self._bar_ahead += 1
         return None
 
     def _take_saved(self, step: int, time: float | None) -> LogRow | None:
@@ -183,7 +187,7 @@ class SkyrlLogParser:
 
     def _take_step(self, line: StepValues, fragment: LogFragment) -> LogRow:
         self.recognised = True
-        self._has_own_steps = True
+        self._has_own_steps = self._log_has_own_steps = True
         if line.mirrored:
             self._mirrored = True
             self._forget_unplaced()
@@ -217,17 +221,17 @@ class SkyrlLogParser:
         if not is_metrics_block(block.values):
             return None
         self.recognised = True
-        self._has_own_steps = True
+        self._has_own_steps = self._log_has_own_steps = True
         if self._mirrored:
             return None
         values = dict(self._unplaced)
+        last = self._last
+        if last is not None and (last.step, last.attempt) == (block.step, self.attempt):
+            values = {**last.values, **values}  # the async trainer draws its bar before the block, and prints two
         for key, printed in block.values.items():
             if key not in values or not _agree(values[key], printed):
                 values[key] = printed
         self._forget_unplaced()
-        last = self._last
-        if last is not None and (last.step, last.attempt) == (block.step, self.attempt):
-            values = {**last.values, **values}
         return self._give(block.step, values, block.time)
 
     def _give(self, step: int, values: Mapping[str, float], time: float | None) -> LogRow:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
@@ -18,7 +17,7 @@ from runwatch.parsing.log_lines import LogSplitter
 from runwatch.parsing.log_records import LogFailure, LogFragment, LogRow
 from runwatch.sources.log_files import LogFile
 from runwatch.sources.log_follower import LogNews, LogPage, PageStart
-from runwatch.sources.log_times import AttemptClocks
+from runwatch.sources.log_times import AttemptClocks, is_another_start
 
 MAX_FAILURES = 50
 _BAR_AT_ZERO = re.compile(r"\| *\d{1,12}/(\d{1,12}) \[00:00<\?", re.ASCII)
@@ -126,7 +125,8 @@ class JobLog:
         self._rows: list[HistoryRow] = []
         self._batch: list[_Untimed] = []
         self._touched: list[_Link] = []
-        self._last_untimed: deque[_Untimed] = deque(maxlen=2)
+        self._last_untimed: _Untimed | None = None
+        self._last_given: _Untimed | None = None
         self._rows_given = 0
         self._is_void = False
         self._cursor = 0
@@ -211,7 +211,7 @@ class JobLog:
         self._is_void = self._is_void or self._rows_given > 0
         self._rows.clear()
         self._batch.clear()
-        self._last_untimed.clear()
+        self._last_untimed = self._last_given = None
         self._latest_time = None
 
     def _take_fragment(self, link: _Link, fragment: LogFragment) -> None:
@@ -241,7 +241,7 @@ class JobLog:
         if fragment.bar:
             return
         self._benign.take(fragment.text, time)
-        chunk = self._engine.take(fragment, time)
+        chunk = self._engine.take(fragment, time, chunk=link.chunk)
         link.chunk = link.chunk if chunk is None else chunk
 
     def _time_of_line(self, link: _Link, fragment: LogFragment) -> float | None:
@@ -263,34 +263,33 @@ class JobLog:
 
     def _give(self, untimed: _Untimed) -> None:
         row, link = untimed.row, untimed.link
-        if self._last_untimed and self._last_untimed[-1].attempt != untimed.attempt:
-            # The last two steps of an attempt need their times after all: what is done again is counted from the last,
-            # and how far rows lie apart is told by the two.
-            for last in self._last_untimed:
-                self._add(replace(last.row, values={}), self._time_by_bar(last))
-            self._last_untimed.clear()
+        if self._last_untimed is not None and self._last_untimed.attempt != untimed.attempt:
+            # The last step of an attempt needs its time after all: what is new is told by it.
+            self._add(replace(self._last_untimed.row, values={}), self._time_by_bar(self._last_untimed))
+            self._last_untimed = None
         time = row.time
         if time is None and row.elapsed is not None:
             is_timed = link.clocks.is_worth_a_time(untimed.attempt, row)
             time = self._time_by_bar(untimed) if is_timed else None
-            if is_timed:
-                self._last_untimed.clear()
-            else:
-                self._last_untimed.append(untimed)
-        self._add(row, time)
+            self._last_untimed = None if is_timed else untimed
+        before, self._last_given = self._last_given, untimed
+        begins = before is not None and before.attempt != untimed.attempt
+        if before is not None and before.link is not link:
+            begins = is_another_start(before.row, row)
+        self._add(row, time, begins_attempt=begins)
 
     def _time_by_bar(self, untimed: _Untimed) -> float | None:
         elapsed, link = untimed.row.elapsed, untimed.link
         return None if elapsed is None else link.clocks.time(untimed.attempt, elapsed, link.file.modified)
 
-    def _add(self, row: LogRow, time: float | None) -> None:
+    def _add(self, row: LogRow, time: float | None, *, begins_attempt: bool = False) -> None:
         if self._is_hidden(time):
             self._saw_hidden_row = True
             return
         if time is not None:
             time = self._latest_time = max(time, self._latest_time or time)
         self._cursor += 1
-        self._rows.append(HistoryRow(self._cursor, time, row.step, row.values))
+        self._rows.append(HistoryRow(self._cursor, time, row.step, row.values, begins_attempt=begins_attempt))
 
     def _is_hidden(self, time: float | None) -> bool:
         if self._parsers.at is None:
@@ -365,6 +364,8 @@ class JobLog:
             unparsed=self._unparsed(),
             notes=tuple(self._notes(newest)),
             console=self._console.progress,
+            uploaded_chunks=signals.uploaded_chunks,
+            caught_up=self._caught_up,
         )
 
     def _unparsed(self) -> int:

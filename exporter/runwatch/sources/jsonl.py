@@ -24,7 +24,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class _Position:
     """How far one file was read.
 
-    `offset` is where the first line begins that was not read yet. `fingerprint` holds the bytes just before it: a
+    `offset` is where the first line begins that was not read yet. `line_is_taken`: it is only the end of a line whose
+    object was read, complete, before its newline was there. `fingerprint` holds the bytes just before it: a
     file that was written anew in place, and is longer already, shows there.
     """
 
@@ -34,8 +35,8 @@ class _Position:
     fingerprint: bytes = b""
     lines: int = 0
     inside_long_line: bool = False
+    line_is_taken: bool = False
     saw_hidden_row: bool = False
-    saw_trainer_step: bool = False
     newest_row_time: float | None = None
 
 
@@ -114,6 +115,11 @@ class JsonLinesReader:
         """Parse the complete lines of the data and move the position behind them."""
         page = _Page()
         taken = 0
+        if position.line_is_taken:
+            rest, newline, _ = data.partition(b"\n")
+            taken = len(rest) + len(newline)
+            page.malformed += bool(rest.strip())
+            position.line_is_taken = not newline
         while (end := data.find(b"\n", taken)) >= 0:
             line, taken = data[taken:end], end + 1
             position.lines += 1
@@ -121,7 +127,7 @@ class JsonLinesReader:
                 position.inside_long_line = False
                 continue
             self._take_line(position, line, page)
-        if position.inside_long_line:
+        if position.inside_long_line or position.line_is_taken or self._take_last_line(position, data[taken:], page):
             taken = len(data)
         elif len(data) - taken > self._max_line_bytes:
             page.malformed += 1
@@ -133,6 +139,15 @@ class JsonLinesReader:
         ]
         return page
 
+    def _take_last_line(self, position: _Position, line: bytes, page: _Page) -> bool:
+        """Take a line that has no newline yet, and may never get one, where its object is complete."""
+        if not line.rstrip().endswith(b"}") or len(line) > self._max_line_bytes or not _is_object(line):
+            return False
+        position.lines += 1
+        position.line_is_taken = True
+        self._take_line(position, line, page)
+        return True
+
     def _take_line(self, position: _Position, line: bytes, page: _Page) -> None:
         if len(line) > self._max_line_bytes:
             page.malformed += 1
@@ -142,7 +157,7 @@ class JsonLinesReader:
         if not line.strip():
             return
         try:
-            row = _parse_line(line, position)
+            row = _parse_line(line, position.lines)
         except MalformedRow:
             page.malformed += 1
             return
@@ -174,14 +189,18 @@ def _continues(position: _Position, path: Path, identity: tuple[int, int], file:
     return file.read(len(position.fingerprint)) == position.fingerprint
 
 
-def _parse_line(line: bytes, position: _Position) -> HistoryRow:
+def _is_object(line: bytes) -> bool:
+    try:
+        parse_json_line(line)
+    except MalformedRow:
+        return False
+    return True
+
+
+def _parse_line(line: bytes, number: int) -> HistoryRow:
     logged = parse_json_line(line)
-    row = parse_row(logged, cursor=position.lines)
-    if row.trainer_step is not None:
-        position.saw_trainer_step = True
-        return row
+    row = parse_row(logged, cursor=number)
     step = whole_number(logged.get("_step"))
-    if step is None:
+    if row.trainer_step is None and step is None:
         raise MalformedRow("no step: expected a whole number, 0 or more, under _step or the trainer's own key")
-    # Beside a trainer's own counter `_step` counts calls of `log`, and is no step.
-    return row if position.saw_trainer_step else replace(row, trainer_step=step)
+    return replace(row, tracker_step=step)

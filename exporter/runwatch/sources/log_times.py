@@ -27,6 +27,19 @@ _STAMP_TOLERANCE_SECONDS = 2.0  # bars count whole seconds
 _SPACING_SECONDS = 10.0
 """How far rows must lie apart to have times of their own, so that a bar's whole seconds do not distort durations; 20 of
 it is below the floor of the gap threshold. In the first half minute a third of what has passed is enough."""
+_SAME_START_SECONDS = 60.0
+
+
+def is_another_start(before: LogRow, row: LogRow) -> bool:
+    """Tell whether the trainer was started again between the last row of one file and the first of the next.
+
+    A log that was cut in two goes on with its bar's seconds; rows without such seconds are of another start.
+    """
+    if before.elapsed is None or row.elapsed is None or row.elapsed < before.elapsed:
+        return True
+    if before.time is None or row.time is None:
+        return False
+    return row.time - row.elapsed - (before.time - before.elapsed) > _SAME_START_SECONDS
 
 
 @dataclass(slots=True)

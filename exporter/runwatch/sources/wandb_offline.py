@@ -33,6 +33,7 @@ class _LogFile:
     identity: tuple[int, int] | None = None
     position: int = 0
     unreadable: bool = False
+    gave_rows: bool = False
     suspect_at: int | None = None
     suspect_counted: bool = False
 
@@ -119,7 +120,7 @@ class WandbOfflineReader:
         for path in paths:
             file = state.files.setdefault(path, _LogFile(path, RunRecords(at=self._at)))
             try:
-                self._read_file(file, page)
+                self._read_file(file, page, is_first=path == paths[0])
             except (OSError, NotTransactionLogError) as error:
                 if isinstance(error, NotTransactionLogError) and path != paths[-1]:
                     # An attempt whose file was spoilt as its machine died must not hide the attempts after it.
@@ -143,7 +144,7 @@ class WandbOfflineReader:
             run = replace(run, end=None, ended_at=None, exit_code=None)
         return HistoryUpdate(run, page.rows, caught_up=page.caught_up, reset=reset, malformed=page.malformed)
 
-    def _read_file(self, file: _LogFile, page: _Page) -> None:
+    def _read_file(self, file: _LogFile, page: _Page, *, is_first: bool) -> None:
         with self._roots.open(file.path) as opened:
             status = os.fstat(opened.fileno())
             identity = (status.st_dev, status.st_ino)
@@ -173,7 +174,9 @@ class WandbOfflineReader:
                 page.malformed += 1
                 continue
             if row is not None:
-                page.rows.append(row)
+                # Each file is one process of the run.
+                page.rows.append(replace(row, begins_attempt=not (is_first or file.gave_rows)))
+                file.gave_rows = True
 
 
 def find_log_files(directory: Path) -> list[Path]:
