@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from grafana_foundation_sdk.models import dashboard
 
+from runwatch_dashboards.panels import organized
+
 PAIR = "pair"
 """The label that such queries are joined on."""
 
@@ -41,14 +43,7 @@ def one_table(
         dashboard.DataTransformerConfig(
             id_val="filterByValue", options={"type": "exclude", "match": "any", "filters": [nothing]}
         ),
-        dashboard.DataTransformerConfig(
-            id_val="organize",
-            options={
-                "excludeByName": dict.fromkeys(times, True),
-                "indexByName": {name: place for place, name in enumerate(names)},
-                "renameByName": names,
-            },
-        ),
+        organized(names, *times),
         dashboard.DataTransformerConfig(
             id_val="sortBy", options={"fields": {}, "sort": [{"field": sort, "desc": worst_first}]}
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
 from grafana_foundation_sdk.builders import common as common_builders
@@ -173,6 +173,23 @@ def plain_table(title: str, description: str, unit: str, queries: Sequence[Query
         .filterable(True)
         .height(9)
         .span(24)
+    )
+
+
+def organized(titles: Mapping[str, str], *left_out: str) -> dashboard.DataTransformerConfig:
+    """Return the transformation that orders a table's columns and names them.
+
+    Args:
+        titles: the title of each column, in their order, by the name that the data has for it.
+        left_out: names of columns that are not shown.
+    """
+    return dashboard.DataTransformerConfig(
+        id_val="organize",
+        options={
+            "excludeByName": dict.fromkeys(left_out, True),
+            "indexByName": {name: place for place, name in enumerate(titles)},
+            "renameByName": dict(titles),
+        },
     )
 
 

@@ -12,7 +12,7 @@ from runwatch.alerting.promql import JOB, number
 from runwatch.catalogue import INFO_LABELS, JOB_PHASES, JOB_STATES
 from runwatch_dashboards import links, palette, queries
 from runwatch_dashboards.graphs import line, note, timeline, worded
-from runwatch_dashboards.panels import coloured_cell, plain_table, prop, single_stat, unit_of
+from runwatch_dashboards.panels import coloured_cell, organized, plain_table, prop, single_stat, unit_of
 from runwatch_dashboards.queries import OF_RUN, code, instant, value
 from runwatch_dashboards.runbooks import to_runbook
 
@@ -174,18 +174,7 @@ def identity() -> table.Panel:
                 )
             ],
         )
-        .transformations(
-            [
-                dashboard.DataTransformerConfig(
-                    id_val="organize",
-                    options={
-                        "excludeByName": {"Time": True, "Value": True, "Value #info": True},
-                        "indexByName": {label: place for place, label in enumerate(_LABELS)},
-                        "renameByName": _TITLES,
-                    },
-                )
-            ]
-        )
+        .transformations([organized(_TITLES, "Time", "Value", "Value #info")])
         .override_by_name(
             "W&B page", [prop("links", [{"title": "Open in W&B", "url": "${__value.raw}", "targetBlank": True}])]
         )
@@ -217,18 +206,7 @@ def pages() -> table.Panel:
                 )
             ],
         )
-        .transformations(
-            [
-                dashboard.DataTransformerConfig(
-                    id_val="organize",
-                    options={
-                        "excludeByName": {"Time": True, "Value": True, "Value #pages": True},
-                        "indexByName": {label: place for place, label in enumerate(_PAGE_TITLES)},
-                        "renameByName": _PAGE_TITLES,
-                    },
-                )
-            ]
-        )
+        .transformations([organized(_PAGE_TITLES, "Time", "Value", "Value #pages")])
         .override_by_name(
             "Page", [prop("links", [{"title": "Open the page", "url": "${__value.raw}", "targetBlank": True}])]
         )
@@ -270,14 +248,7 @@ def alerts() -> table.Panel:
         )
         .transformations(
             [
-                dashboard.DataTransformerConfig(
-                    id_val="organize",
-                    options={
-                        "excludeByName": {"Time": True},
-                        "indexByName": {name: place for place, name in enumerate(titles)},
-                        "renameByName": titles,
-                    },
-                ),
+                organized(titles, "Time"),
                 dashboard.DataTransformerConfig(id_val="sortBy", options={"fields": {}, "sort": [{"field": "State"}]}),
             ]
         )
