@@ -118,6 +118,7 @@ ALERT_THROUGHPUT_FOR_SECONDS = 30 * MINUTE
 ALERT_IMPORTANCE_RATIO_FOR_SECONDS = 10 * MINUTE
 ALERT_STATE_CONFLICT_FOR_SECONDS = 10 * MINUTE
 ALERT_TASKS_MISSING_FOR_SECONDS = 15 * MINUTE
+ALERT_REMEMBERED_SECONDS = 4 * MINUTE  # a collapse whose hold changes is another alert, and waits again
 ALERT_KEEP_FIRING_SECONDS = 5 * MINUTE  # a page outlives a lost scrape, or a restart of the exporter
 LOSS_DIVERGING_SECONDS = 10 * MINUTE  # the latest loss ratio alone, where this holds five or more logged values
 FAILED_SHOWN_SECONDS = 6 * HOUR  # by the clock

@@ -124,12 +124,12 @@ def source_down(source: str, site: str = "s") -> dict[str, str]:
 HISTORY = {
     "MLJobStalled", "MLJobBringupStuck", "MLJobNotResumed", "MLJobSilentStall", "MLJobThroughputDegraded",
     "MLJobNonFinite", "MLJobGradExplosion", "MLJobRLCollapse", "MLJobRLGradNormHigh", "MLJobRLClipRatioHigh",
-    "MLJobRLImportanceRatioOff", "MLJobLossDiverging", "MLJobZombie", "MLJobStateConflict",
+    "MLJobRLImportanceRatioOff", "MLJobLossDiverging", "MLJobZombie", "MLJobStateConflict", "MLJobCheckpointStale",
 }  # fmt: skip
 SCHEDULER = {
     "MLJobStalled", "MLJobBringupStuck", "MLJobNotResumed", "MLJobSilentStall", "MLJobRestartsWithoutProgress",
     "MLJobTrialsStalled", "MLJobZombie", "MLJobTaskFailures", "MLJobVanished", "MLJobTasksMissing",
-    "MLJobStateConflict",
+    "MLJobStateConflict", "MLJobEngineIdle",
 }  # fmt: skip
 CHECKPOINTS = {
     "MLJobNoCheckpoint", "MLJobCheckpointStale", "MLJobRestartsWithoutProgress", "MLJobStateConflict",

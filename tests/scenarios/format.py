@@ -112,7 +112,10 @@ class Next(Strict):
 
 
 class Placement(Strict):
-    """What the scheduler says from a time on. `after` is how the attempt before it ended, `fallen` of how many tasks."""
+    """What the scheduler says from a time on.
+
+    `after` is how the attempt before it ended, `fallen` of how many tasks alone.
+    """
 
     since: Time = Field(alias="from")
     state: SchedulerState

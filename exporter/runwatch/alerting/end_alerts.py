@@ -25,6 +25,8 @@ def _failed(matchers: str) -> str:
 
 # Levanter numbers its steps from 0: its last one is target - 1.
 _STEPS_MISSING = lines(current("mljob_target_step"), "-", current("mljob_step"), "> 1")
+# Its history was read, for that tells the target too, and holds no step; and no checkpoint tells of any.
+_NO_STEP_MADE = lines(current("mljob_target_step"), but_not("mljob_step"), but_not("mljob_checkpoint_step"))
 _TRIALS_MISSING = lines(current("mljob_trials_target"), "-", current("mljob_trials"), "> 0")
 
 _REASON = (
@@ -48,7 +50,7 @@ END_ALERTS = [
     Alert(
         "MLJobTimedOut",
         "warning",
-        lines(_ended("timeout"), where(either(_STEPS_MISSING, _TRIALS_MISSING)), _NO_SUCCESSOR),
+        lines(_ended("timeout"), where(either(_STEPS_MISSING, _NO_STEP_MADE, _TRIALS_MISSING)), _NO_SUCCESSOR),
         f"{RUN} ended at its wall-time limit before it was done, and its chain ran out",
         f"Steps or results are missing and no successor waits{_RESULTS}.{AT_STEP}",
     ),

@@ -17,6 +17,7 @@ from runwatch.alerting.promql import (
     lines,
     not_blind,
     number,
+    unless_firing,
     where,
 )
 from runwatch.alerting.rules import Alert
@@ -68,9 +69,14 @@ _WAITING = _not_resumed(
     "warning",
     where(either(in_state("preempted"), in_phase("resuming"))),
 )
-# Where a part of the gang fell the attempts of the others go on, and began long before.
+# Where a part of the gang fell the attempts of the others go on, and began long before. Without a scheduler nothing
+# tells when a trainer that makes old steps again was started: not before the newest of its rows, if it hangs.
 _HANGING = _not_resumed(
-    latest(interruption="mljob:interruption_timestamp_seconds", attempt="mljob:attempt_start_timestamp_seconds"),
+    latest(
+        interruption="mljob:interruption_timestamp_seconds",
+        attempt="mljob:attempt_start_timestamp_seconds",
+        row=lines("mljob:last_step_timestamp_seconds", but_not("mljob_attempt_start_timestamp_seconds")),
+    ),
     "critical",
     where(in_state("running")),
     where(in_phase("resuming")),
@@ -119,6 +125,31 @@ _TASK_FAILURES = lines(
 )
 
 _INTERVALS = f"{number(t.CHECKPOINT_INTERVALS_ALLOWED)} * mljob:checkpoint_interval_seconds"
+
+
+def _not_while_unknown(unknown: str, blind: str, name: str, severity: str) -> str:
+    """Return the line that lets an alert not begin for jobs of which one blind source leaves something unknown."""
+    condition = lines(unknown, where(f'mljob:blind{{source="{blind}"}}'), unless_firing(name, severity))
+    return but_not(condition)
+
+
+# The age begins anew with the first new step after an interruption, which a blind history does not tell.
+_BEGINNING_UNKNOWN = _not_while_unknown(
+    "mljob:interruption_timestamp_seconds - mljob:last_step_timestamp_seconds > " + number(-t.CLOCK_SLACK_SECONDS),
+    "history",
+    "MLJobNoCheckpoint",
+    "critical",
+)
+# Without the scheduler it is new steps that tell that it still makes some.
+_STEPPING_UNKNOWN = _not_while_unknown(
+    lines(
+        f'max by ({JOB}) (mljob:observed_timestamp_seconds{{source="history"}})',
+        f"- mljob:last_step_timestamp_seconds > {number(t.BLIND_FLOOR_SECONDS)}",
+    ),
+    "scheduler",
+    "MLJobCheckpointStale",
+    "warning",
+)
 
 
 def _without_saves(age: str, floor: float, name: str, severity: str, *conditions: str) -> str:
@@ -186,8 +217,8 @@ PROGRESS_ALERTS = [
         "critical",
         _HANGING,
         f"{RUN} runs again since {{{{ $value | humanizeDuration }}}} and does nothing new",
-        "The whole gang runs, its newest attempt started {{ $value | humanizeDuration }} ago, and no new step or "
-        "result came, beyond bring-up and the steps to be done again: a hang."
+        "The whole gang runs, and {{ $value | humanizeDuration }} after its newest attempt's start (without a "
+        "scheduler: its newest row) no new step or result came, beyond bring-up and the steps to be done again: a hang."
         f"{AT_STEP}",
         keep=t.ALERT_KEEP_FIRING_SECONDS,
     ),
@@ -219,7 +250,13 @@ PROGRESS_ALERTS = [
     Alert(
         "MLJobNoCheckpoint",
         "critical",
-        _without_saves("mljob:no_checkpoint_seconds", t.NO_CHECKPOINT_FLOOR_SECONDS, "MLJobNoCheckpoint", "critical"),
+        _without_saves(
+            "mljob:no_checkpoint_seconds",
+            t.NO_CHECKPOINT_FLOOR_SECONDS,
+            "MLJobNoCheckpoint",
+            "critical",
+            _BEGINNING_UNKNOWN,
+        ),
         f"{RUN} has no complete checkpoint after {{{{ $value | humanizeDuration }}}} of steps",
         "Its checkpoints were read and none is complete, {{ $value | humanizeDuration }} after its first step, or its "
         f"first new step after an interruption: all of it would be lost.{AT_STEP}",
@@ -234,6 +271,7 @@ PROGRESS_ALERTS = [
             "MLJobCheckpointStale",
             "warning",
             where(in_phase("stepping")),
+            _STEPPING_UNKNOWN,
         ),
         f"{RUN} has saved no complete checkpoint for {{{{ $value | humanizeDuration }}}}",
         "It makes steps, and its newest complete checkpoint (or its first step since) is "

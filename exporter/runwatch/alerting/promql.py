@@ -136,10 +136,22 @@ def lines(*parts: str) -> str:
 NOT_OVER = but_not("mljob:ended")
 
 
-def not_blind(name: str, severity: str) -> str:
+def unless_firing(name: str, severity: str, remembered: float = 0.0) -> str:
+    """Return the line that leaves out the jobs for which an alert fires already, or did within so many seconds."""
+    selector = f'ALERTS{{alertname="{name}", severity="{severity}", alertstate="firing"}}'
+    return f"unless on (run, site) {f'last_over_time({selector}[{duration(remembered)}])' if remembered else selector}"
+
+
+def not_blind(name: str, severity: str, remembered: float = 0.0) -> str:
     """Return the line that lets no alert begin on facts that a blind source can no longer confirm.
 
     One that fires already goes on: blindness is no reason to say that all is well.
+
+    Args:
+        name: The alert's name.
+        severity: Its severity.
+        remembered: For how many seconds after it fired it still counts as one that fires: an alert whose labels
+            change is another one to Prometheus, which waits anew.
 
     Raises:
         KeyError: `ALERT_SOURCES` does not tell what the alert is made from.
@@ -150,6 +162,6 @@ def not_blind(name: str, severity: str) -> str:
     return lines(
         "unless on (run, site) (",
         f"  {blind}",
-        f'  unless on (run, site) ALERTS{{alertname="{name}", severity="{severity}", alertstate="firing"}}',
+        f"  {unless_firing(name, severity, remembered)}",
         ")",
     )

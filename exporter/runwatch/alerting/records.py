@@ -18,6 +18,7 @@ from runwatch.alerting.promql import (
     latest,
     lines,
     number,
+    unless_firing,
     where,
 )
 from runwatch.alerting.rules import Recording
@@ -35,6 +36,16 @@ def beyond_interval(age: str, floor: float) -> str:
 
 
 _AGE_SEEN = "(time() - mljob:observed_timestamp_seconds)"
+
+
+def _of_the_living(metric: str, word: str, deciding: str) -> str:
+    """Return a one-hot metric from the replicas to which all of its sources answer.
+
+    Where each replica lacks some source, but none is down, it is from those to which the deciding ones answer: two
+    that see a half each must not be as good as blind.
+    """
+    seen = current(metric, source=_SEEN_LIVING, keep=word, only="== 1")
+    return either(seen, lines(current(metric, source=deciding, keep=word, only="== 1"), but_not(seen)))
 
 
 SOURCES = [
@@ -64,10 +75,16 @@ IDENTITY = [
                 f") > {number(t.BLIND_FLOOR_SECONDS)}",
                 "unless on (source, site) runwatch:source_interval_seconds",
             ),
+            # One that began anew and was never answered knows less than one that was.
+            lines(
+                "mljob_source_configured_timestamp_seconds",
+                "unless mljob_observed_timestamp_seconds",
+                "and on (run, site, source) mljob:observed_timestamp_seconds",
+            ),
         ),
     ),
-    Recording("mljob:state", current("mljob_state", source=_SEEN_LIVING, keep="state", only="== 1")),
-    Recording("mljob:phase", current("mljob_phase", source=_SEEN_LIVING, keep="phase", only="== 1")),
+    Recording("mljob:state", _of_the_living("mljob_state", "state", deciding="scheduler")),
+    Recording("mljob:phase", _of_the_living("mljob_phase", "phase", deciding="history|trials")),
     Recording("mljob:successor", f"max by ({JOB}) (mljob_successor) == 1"),
     # A link that ended while the next one waits is not the end of the run.
     Recording(
@@ -287,7 +304,7 @@ COLLAPSE = [
             where(current("mljob_rl_trials_in_window") + f" >= {number(t.RL_TRIAL_WINDOW_COUNT)}"),
             "unless on (run, site) (",
             '  mljob:blind{source="trials"}',
-            '  unless on (run, site) ALERTS{alertname="MLJobRLCollapse", alertstate="firing"}',
+            f"  {unless_firing('MLJobRLCollapse', 'critical', t.ALERT_REMEMBERED_SECONDS)}",
             ")",
         ),
     ),

@@ -21,12 +21,16 @@ from runwatch.alerting.texts import AT_STEP, RUN
 from runwatch.figures import percent
 
 
-def _of_history(condition: str, name: str, severity: str = "warning") -> str:
-    return lines(condition, NOT_OVER, not_blind(name, severity))
+def _of_history(condition: str, name: str, severity: str = "warning", remembered: float = 0.0) -> str:
+    return lines(condition, NOT_OVER, not_blind(name, severity, remembered))
 
 
 _LOSS_LIMIT = number(t.LOSS_DIVERGING_RATIO)
 _LOSS_FOR = duration(t.LOSS_DIVERGING_SECONDS)
+
+# Quick is what logs five values in that time. How far apart they are is told by the gap threshold alone: a step's
+# duration does not tell how many steps pass between two rows.
+_QUICK_GAP_THRESHOLD = t.GAP_MEDIAN_FACTOR * t.LOSS_DIVERGING_SECONDS / t.LOSS_TREND_RATIOS
 
 _LOSS_DIVERGING = lines(
     grouped(
@@ -35,10 +39,7 @@ _LOSS_DIVERGING = lines(
             lines(
                 f"min_over_time(mljob:loss_trend_ratio[{_LOSS_FOR}]) > {_LOSS_LIMIT}",
                 where(f"mljob:loss_trend_ratio offset {_LOSS_FOR}"),
-                where(
-                    f"{t.LOSS_TREND_RATIOS} * {current('mljob_step_duration_recent_seconds')}"
-                    f" <= {number(t.LOSS_DIVERGING_SECONDS)}"
-                ),
+                where(current("mljob_gap_threshold_seconds") + f" <= {number(_QUICK_GAP_THRESHOLD)}"),
             ),
         )
     ),
@@ -58,6 +59,7 @@ _COLLAPSE_HOLDS = _of_history(
     ),
     _COLLAPSE_NAME,
     "critical",
+    t.ALERT_REMEMBERED_SECONDS,
 )
 _HELD = 'mljob_info{hold="no-kill"}'
 
@@ -173,7 +175,7 @@ TRAINING_ALERTS = [
         "MLJobRLImportanceRatioOff",
         "warning",
         _of_history(grouped(_OFF), "MLJobRLImportanceRatioOff"),
-        f"The TIS importance ratio of {RUN} is {{{{ $value | humanize }}}}",
+        f'The TIS importance ratio of {RUN} is {{{{ $value | printf "%.3g" }}}}',  # humanize writes 0.83 as 830m
         f"Outside {number(t.RL_IMPORTANCE_RATIO_LOW)} to {number(t.RL_IMPORTANCE_RATIO_HIGH)}: trainer and generator "
         f"disagree on how likely the answers are.{AT_STEP}",
         wait=t.ALERT_IMPORTANCE_RATIO_FOR_SECONDS,

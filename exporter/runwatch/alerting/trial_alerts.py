@@ -120,8 +120,8 @@ TRIAL_ALERTS = [
         "MLJobDeadEngine",
         "critical",
         _DEAD_ENGINE,
-        f"The agents of {RUN} stop after {{{{ $value | humanize }}}} turns: do not consolidate",
-        "Mean turns are {{ $value | humanize }} (dead at "
+        f'The agents of {RUN} stop after {{{{ $value | printf "%.3g" }}}} turns: do not consolidate',
+        'Mean turns are {{ $value | printf "%.3g" }} (dead at '
         f"{number(t.DEAD_ENGINE_TURNS)} and below, over {t.DEAD_ENGINE_TRIALS_COUNT} or more trials): the engine "
         f"behind them answers nothing of use{_RESULTS_SO_FAR}.",
         keep=t.ALERT_KEEP_FIRING_SECONDS,
@@ -140,7 +140,8 @@ TRIAL_ALERTS = [
         "warning",
         _ENGINE_IDLE,
         f"The engine of {RUN} runs no request",
-        f"No running request and no answer 200 for {_IDLE_FOR}, while results are missing{_RESULTS_SO_FAR}.",
+        f"No running request and no answer 200 for {duration(t.ENGINE_IDLE_SECONDS)}, while results are missing"
+        f"{_RESULTS_SO_FAR}.",
     ),
     Alert(
         "MLJobAuthFailures",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
+from runwatch.derive.value_window import RATIO_DECIMALS
 from runwatch.thresholds import (
     RL_ENTROPY_DEVIATION,
     RL_GRAD_NORM_LIMIT,
@@ -20,8 +21,6 @@ from runwatch.thresholds import (
     RL_WINDOW,
     SUBSTANCE_MINIMUM,
 )
-
-RATIO_DECIMALS = 12  # 1.3 / 1.0 - 1 is 0.30000000000000004 in binary: without rounding it would be above 0.30
 
 
 class CollapseSignal(StrEnum):

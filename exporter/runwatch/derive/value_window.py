@@ -7,6 +7,9 @@ from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass
 
+RATIO_DECIMALS = 12
+"""Ratios are rounded: in binary 2.1 / 1.4 is above 1.5, and 1.3 / 1.0 - 1 above 0.30, and neither passes a limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedValue:
@@ -84,7 +87,7 @@ class ValueWindow(LatestValue):
         if median == 0 or not math.isfinite(logged.value / median):
             self._ratios = deque(ratio for ratio in self._ratios if self._is_recent(ratio, logged.time))
             return
-        self._ratios.append(WindowRatio(logged.value / median, logged.time))
+        self._ratios.append(WindowRatio(round(logged.value / median, RATIO_DECIMALS), logged.time))
         while len(self._ratios) > self._ratio_count and not self._is_recent(self._ratios[0], logged.time):
             self._ratios.popleft()
 
