@@ -14,9 +14,19 @@ EXIT_SOURCE_FAILED = 3
 _config_option = click.option(
     "--config", "config_path", required=True, type=click.Path(path_type=Path), help="The config file."
 )
+_LATEST = 253402300799.0  # the calendar ends with the year 9999; milliseconds by mistake lie beyond it
+
+
+def _moment(_context: click.Context, _parameter: click.Parameter, at: float | None) -> float | None:
+    if at is None or 0 <= at <= _LATEST:  # NaN is not
+        return at
+    raise click.BadParameter(f"expected Unix seconds up to the year 9999, got {at:g}")
+
+
 _at_option = click.option(
     "--at",
     type=float,
+    callback=_moment,
     metavar="UNIX",
     help='Fixes "now" (Unix seconds, fractions allowed) and hides everything recorded later.',
 )

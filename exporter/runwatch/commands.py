@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
+import os
 import shutil
 import signal
 import sys
@@ -13,9 +15,12 @@ from runwatch.cli import EXIT_BAD_CONFIG, EXIT_SOURCE_FAILED
 from runwatch.config.load import check
 from runwatch.config.model import Config
 from runwatch.exposition import Exposition
+from runwatch.figures import printable
 from runwatch.measurements import JobReport
 from runwatch.one_shot import Look, look_once
 from runwatch.report.grids import render_grids
+
+EXIT_NOT_WRITTEN = 1
 
 
 def _say(text: str) -> None:
@@ -40,14 +45,26 @@ def _look(path: Path, at: float | None) -> Look | None:
 
 def _exit_code(look: Look) -> int:
     for failure in look.failed:
-        _say(f"could not look: {failure}")
+        _say(f"could not look: {printable(failure)}")
     return EXIT_SOURCE_FAILED if look.failed else 0
 
 
 def _write(text: str) -> None:
     # A name may hold what the terminal's encoding does not: replace it rather than fail.
-    sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "replace"))
-    sys.stdout.buffer.flush()
+    _write_bytes(text.encode(sys.stdout.encoding or "utf-8", "replace"))
+
+
+def _write_bytes(output: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(output)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # whoever read it has enough: click ends in silence then
+    except OSError as error:
+        _say(f"cannot write the output: {error.strerror}")
+        # At its end the interpreter would try again to write what is left in the buffer.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_NOT_WRITTEN)
 
 
 def print_metrics(path: Path, at: float | None) -> int:
@@ -60,8 +77,7 @@ def print_metrics(path: Path, at: float | None) -> int:
         exposition.update(report)
     look.telemetry.set_series(exposition.series)
     body = exposition.render(look.telemetry.render(reproducible=at is not None) + render_grids(look.reports))
-    sys.stdout.buffer.write(body.plain)
-    sys.stdout.buffer.flush()
+    _write_bytes(body.plain)
     return _exit_code(look)
 
 
@@ -80,12 +96,23 @@ def print_tables(path: Path, at: float | None, bucket: str | None, as_json: bool
     return _exit_code(look)
 
 
-def _chosen(reports: Sequence[JobReport], runs: Sequence[str]) -> list[JobReport] | None:
-    known = {report.run: report for report in reports}
+def _chosen(look: Look, runs: Sequence[str]) -> list[JobReport] | None:
+    """Return the reports of the named jobs, or of all; None, after saying why, where one of them has none."""
+    known = {report.run: report for report in look.reports}
     missing = [run for run in runs if run not in known]
     for run in missing:
-        _say(f"no job is named {run!r}; known are: {', '.join(sorted(known)) or 'none'}")
-    return None if missing else [known[run] for run in runs] or list(reports)
+        if run in look.no_longer_shown:
+            _say(f"job {run!r} ended longer ago than `linger` says, and is not shown any more")
+            continue
+        near = difflib.get_close_matches(run, known, n=1)
+        hint = f" (did you mean {printable(near[0])}?)" if near else ""
+        _say(f"no job is named {run!r}{hint}; known are: {', '.join(map(printable, sorted(known))) or 'none'}")
+    return None if missing else [known[run] for run in runs] or list(look.reports)
+
+
+def _exit_code_of_missing(look: Look) -> int:
+    """Where jobs could not be looked up, one that is not known may be there all the same."""
+    return _exit_code(look) if look.may_lack_jobs else EXIT_BAD_CONFIG
 
 
 def print_lines(path: Path, at: float | None, runs: Sequence[str]) -> int:
@@ -95,9 +122,9 @@ def print_lines(path: Path, at: float | None, runs: Sequence[str]) -> int:
     look = _look(path, at)
     if look is None:
         return EXIT_BAD_CONFIG
-    chosen = _chosen(look.reports, runs)
+    chosen = _chosen(look, runs)
     if chosen is None:
-        return EXIT_BAD_CONFIG
+        return _exit_code_of_missing(look)
     _write("".join(compact_line(report, look.now, intervals=look.intervals) + "\n" for report in chosen))
     return _exit_code(look)
 
@@ -109,9 +136,9 @@ def print_explanation(path: Path, at: float | None, run: str, as_json: bool) -> 
     look = _look(path, at)
     if look is None:
         return EXIT_BAD_CONFIG
-    chosen = _chosen(look.reports, [run])
+    chosen = _chosen(look, [run])
     if chosen is None:
-        return EXIT_BAD_CONFIG
+        return _exit_code_of_missing(look)
     _write((explain_json if as_json else explain_text)(chosen[0], look.now, intervals=look.intervals) + "\n")
     return _exit_code(look)
 

@@ -18,6 +18,8 @@ DAY = 24 * HOUR
 _FIXED_LIMIT = 1e6  # above this a fixed-point number is wider than it is readable
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
 _MOST_DECIMALS = 12
+_NONE_AND_ALL = (0.0, 100.0)
+_MORE_DECIMALS = 3  # of a percentage that else would read as none or all
 
 
 def scientific(value: float, digits: int = 2) -> str:
@@ -61,8 +63,13 @@ def significant(value: float, digits: int) -> str:
 
 
 def percent(ratio: float, decimals: int = 0) -> str:
-    """Write a ratio as percent: `93.4 %`."""
-    return f"{100 * ratio:.{decimals}f} %"
+    """Write a ratio as percent: `93.4 %`. What is neither none nor all does not read as such: `0.02 %`, `99.98 %`."""
+    value = 100 * ratio
+    for shown in range(decimals, decimals + _MORE_DECIMALS + 1):
+        text = f"{value:.{shown}f}"
+        if value in _NONE_AND_ALL or float(text) not in _NONE_AND_ALL:
+            return f"{text} %"
+    return f"{value:.{decimals}f} %"
 
 
 def beyond(value: float, limit: float, decimals: int) -> str:
@@ -82,7 +89,7 @@ def signed_percent_beyond(ratio: float, limit: float) -> str:
 
 def duration(seconds: float) -> str:
     """Write a length of time: `42 s`, `12 min`, `3 h 12 min`, `2 d 4 h`; rounded to the smaller unit shown."""
-    sign = "-" if seconds < 0 else ""
+    sign = "-" if round(seconds) < 0 else ""  # what rounds to nothing has no sign
     seconds = abs(seconds)
     if round(seconds) < MINUTE:
         return f"{sign}{round(seconds)} s"
@@ -92,6 +99,22 @@ def duration(seconds: float) -> str:
     if minutes < 24 * 60:
         return sign + _two_units(*divmod(minutes, 60), "h", "min")
     return sign + _two_units(*divmod(round(seconds / HOUR), 24), "d", "h")
+
+
+def past_limit(seconds: float, limit: float) -> tuple[str, str]:
+    """Write a length of time that crossed a limit, and the limit, to the second where else both would read alike."""
+    told, allowed = duration(seconds), duration(limit)
+    if told == allowed:
+        told, allowed = _to_the_second(seconds), _to_the_second(limit)
+    return (f"over {told}" if told == allowed else told), allowed
+
+
+def _to_the_second(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), round(MINUTE))
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "min"), (rest, "s"))
+    return " ".join(f"{count} {unit}" for count, unit in parts if count) or "0 s"
 
 
 def _two_units(large: int, small: int, large_unit: str, small_unit: str) -> str:

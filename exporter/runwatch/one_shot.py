@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from runwatch.config.model import Config
 from runwatch.derive.observation import Intervals
 from runwatch.discovery import Finders, FleetFinder
 from runwatch.facts import Failure, SourceKind
+from runwatch.job_record import JobRecord
 from runwatch.measurements import JobReport
 from runwatch.remembered import Remembered
 from runwatch.sources.binding import SourceBinding
@@ -27,10 +30,16 @@ _PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at everything gave. `failed` names each look that failed, one line each."""
+    """What one look at everything gave.
+
+    `failed` names each look that failed or did not come to its end, one line each. `may_lack_jobs` is whether a place
+    where jobs are found was among them. `no_longer_shown` are the runs that ended longer than `linger` ago.
+    """
 
     reports: list[JobReport]
     failed: tuple[str, ...]
+    may_lack_jobs: bool
+    no_longer_shown: frozenset[str]
     now: float
     intervals: Intervals
     telemetry: Telemetry
@@ -50,13 +59,26 @@ def look_once(config: Config, *, at: float | None, progress: Callable[[str], Non
     watch = Watch(config, telemetry, at=at, remembered=remembered)
     sources = SourceSet(telemetry, at=at, progress=progress, log_paths=watch.log_paths)
     try:
-        failed = _find_jobs(config, watch, sources, FleetFinder(telemetry, remembered, at=at), telemetry)
+        not_found = _find_jobs(config, watch, sources, FleetFinder(telemetry, remembered, at=at), telemetry)
         bindings = sources.bindings(config, [record.job for record in watch.records()])
         _poll_all(watch, bindings, progress)
         reports = watch.reports()
         telemetry.set_reload(True, watch.now())
-        failed += [f"{run}: {kind.value}: {f.reason.value}: {f.detail}" for run, kind, f in watch.failures()]
-        return Look(reports, tuple(failed), watch.now(), watch.intervals, telemetry)
+        failed = [f"{run}: {kind.value}: {f.reason.value}: {f.detail}" for run, kind, f in watch.failures()]
+        failed += [
+            f"{record.job.run}: {kind.value}: not read to its end, so nothing of it is shown"
+            for record in watch.records()
+            for kind in record.unfinished_sources
+        ]
+        return Look(
+            reports=reports,
+            failed=(*not_found, *failed),
+            may_lack_jobs=bool(not_found),
+            no_longer_shown=frozenset(record.job.run for record in watch.records()) - {r.run for r in reports},
+            now=watch.now(),
+            intervals=watch.intervals,
+            telemetry=telemetry,
+        )
     finally:
         sources.close()
 
@@ -93,24 +115,37 @@ def _poll_all(watch: Watch, bindings: Sequence[SourceBinding], progress: Callabl
             thread.start()
         for thread in threads:
             thread.join()
-    for binding in bindings:
-        untried = {
-            record.job.run
-            for record in watch.records()
-            if (position := binding.position(record.job)) and record.wants(binding.source.kind, position)
-        }
-        if untried:
-            watch.poll(binding, lambda record, runs=untried: record.job.run in runs)  # type: ignore[misc]
+    longest = max((len(record.job.history) for record in watch.records()), default=0)
+    for position, binding in itertools.product(range(1, longest), bindings):
+        if any(_is_next(binding, position, record) for record in watch.records()):
+            _poll_to_the_end(watch, binding, progress, partial(_is_next, binding, position))
 
 
-def _poll_to_the_end(watch: Watch, binding: SourceBinding, progress: Callable[[str], None]) -> None:
-    watch.poll(binding)
+def _is_next(binding: SourceBinding, position: int, record: JobRecord) -> bool:
+    """Whether a job is to be asked of this source as its history at `position`, since all before it failed."""
+    return binding.position(record.job) == position and record.wants(binding.source.kind, position)
+
+
+def _has_more(binding: SourceBinding, record: JobRecord) -> bool:
+    position = binding.position(record.job)
+    return position is not None and record.is_unfinished(binding.source.kind, position)
+
+
+def _poll_to_the_end(
+    watch: Watch,
+    binding: SourceBinding,
+    progress: Callable[[str], None],
+    only: Callable[[JobRecord], bool] = lambda _: True,
+) -> None:
+    """Poll until every job is read to its end, or several polls in a row brought nothing more."""
+    kind = binding.source.kind
+    watch.poll(binding, only)
     standstill = 0
-    while watch.is_reading(binding) and standstill < _STANDSTILL_POLLS:
-        before = sum(record.rows_read for record in watch.records())
-        watch.poll(binding, lambda record: record.reading)
-        after = sum(record.rows_read for record in watch.records())
+    while any(_has_more(binding, record) for record in watch.records()) and standstill < _STANDSTILL_POLLS:
+        before = sum(record.count_read(kind) for record in watch.records())
+        watch.poll(binding, lambda record: _has_more(binding, record))
+        after = sum(record.count_read(kind) for record in watch.records())
         standstill = 0 if after > before else standstill + 1
         if standstill:
             time.sleep(_PAUSE_SECONDS)
-        progress(f"{binding.name}: {after:,} rows read, more wait")
+        progress(f"{binding.name}: {after:,} {'results' if kind is SourceKind.TRIALS else 'rows'} read, more wait")

@@ -136,6 +136,24 @@ def test_json() -> None:
     assert document["blind_sources"] == []
 
 
+def test_a_short_time_is_not_rounded_to_another() -> None:
+    values = {"step_duration_seconds": 0.0469, "step_duration_recent_seconds": 8, "eta_seconds": 90}
+    text = explain_text(job("x", "sft", measure(values)), NOW)
+    assert "  mljob_step_duration_seconds = 0.0469 s\n" in text
+    assert "  mljob_step_duration_recent_seconds = 8 s\n" in text
+    assert "  mljob_eta_seconds = 90 s (2 min)\n" in text
+
+
+def test_several_values_are_a_list() -> None:
+    fields = {"signals": ["entropy", "grad_norm"], "steps": (41, 42.5), "none": []}
+    report = replace(rl_collapsing(), evidence=(Evidence("verdicts", "two hold", fields),))
+    assert "  two hold [signals=[entropy, grad_norm], steps=[41, 42.5], none=[]]\n" in explain_text(report, NOW)
+    document = json.loads(explain_json(report, NOW))
+    assert document["evidence"]["verdicts"][0]["fields"] == {
+        "signals": ["entropy", "grad_norm"], "steps": [41, 42.5], "none": [],
+    }  # fmt: skip
+
+
 def test_json_tells_blind_sources() -> None:
     document = json.loads(explain_json(sft_blind(), NOW))
     assert document["blind_sources"] == [{"source": "history", "age_seconds": 1380.0, "ever_read": True}]

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from runwatch.figures import beyond, duration, fixed, integer, signed_percent_beyond, significant, utc, whole
+from runwatch.figures import (
+    beyond,
+    duration,
+    fixed,
+    integer,
+    past_limit,
+    percent,
+    signed_percent_beyond,
+    significant,
+    utc,
+    whole,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +71,32 @@ def test_four_significant_digits(value: float, text: str) -> None:
         (86371, "1 d"),
         (187200, "2 d 4 h"),
         (-90, "-2 min"),
+        (-0.3, "0 s"),
+        (-0.6, "-1 s"),
     ],
 )
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "decimals", "text"),
+    [
+        (0.9341, 1, "93.4 %"),
+        (0, 1, "0.0 %"),
+        (1, 1, "100.0 %"),
+        # What is neither none nor all does not read as such, as far as three more decimals tell.
+        (1 / 5000, 1, "0.02 %"),
+        (29990 / 29995, 1, "99.98 %"),
+        (0.999999, 1, "99.9999 %"),
+        (0.99999999, 1, "100.0 %"),
+        (0.004, 0, "0.4 %"),
+        (1.0004, 1, "100.04 %"),
+        (-0.0002, 1, "-0.02 %"),
+    ],
+)
+def test_percent(ratio: float, decimals: int, text: str) -> None:
+    assert percent(ratio, decimals) == text
 
 
 def test_counts() -> None:
@@ -77,6 +110,23 @@ def test_a_figure_that_crossed_a_limit_is_told_from_it() -> None:
     assert beyond(1.004, 1.0, 1) == "1.004"
     assert signed_percent_beyond(-0.34, 0.3) == "−34 %"
     assert signed_percent_beyond(0.3004, 0.3) == "+30.04 %"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit", "texts"),
+    [
+        (3000, 2700, ("50 min", "45 min")),
+        (2705, 2700, ("45 min 5 s", "45 min")),
+        # Both round to 22 min.
+        (1310, 1300, ("21 min 50 s", "21 min 40 s")),
+        (2 * 86400 + 3 * 3600 + 1200, 2 * 86400 + 3 * 3600, ("2 d 3 h 20 min", "2 d 3 h")),
+        (2700.2, 2700, ("over 45 min", "45 min")),
+    ],
+)
+def test_a_length_of_time_that_crossed_a_limit_is_told_from_it(
+    seconds: float, limit: float, texts: tuple[str, str]
+) -> None:
+    assert past_limit(seconds, limit) == texts
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from runwatch.measurements import Measurements
 from runwatch.report.line import ANSWERED_WORDS, compact_line, health_read
 from runwatch.thresholds import VERDICTS
 from tests.unit.small_fleet import (
+    HOUR,
     MINUTE,
     NOW,
     Value,
@@ -75,6 +76,24 @@ def test_before_the_first_step() -> None:
         "pre-first-step: setup or compile, 22 min since its start"
     )
     assert compact_line(pending_cell(), NOW).endswith("ckpt=— | pre-first-step: queued")
+
+
+def test_a_job_that_makes_no_steps_is_not_in_setup() -> None:
+    values: dict[str, Value] = {"start_timestamp_seconds": NOW - 3 * HOUR}
+    for state, phase in (("running", "stepping"), ("unknown", None)):
+        upload = job("upload", "other", measure(values | {"observed_timestamp_seconds": fresh()}, state, phase))
+        assert compact_line(upload, NOW).endswith(" ckpt=— | —")
+
+
+def test_of_a_job_in_an_unknown_state_no_setup_is_claimed() -> None:
+    report = job("x", "sft", measure({}, "unknown", "bringup"), [("unknown", "state unknown"), ("bringup", "no step")])
+    assert health_read(report, NOW) == "state unknown; pre-first-step"
+
+
+@pytest.mark.parametrize("words", [("checkpoint_saved",), ("resumed", "checkpoint_saved")])
+def test_news_alone_is_stable_and_not_unknown(words: tuple[str, ...]) -> None:
+    values: dict[str, Value] = {"step": 7, "observed_timestamp_seconds": fresh()}
+    assert line(values, [(word, "good news") for word in words]).endswith(" | stable")
 
 
 def test_a_zero_is_not_a_dash() -> None:

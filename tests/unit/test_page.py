@@ -11,7 +11,17 @@ import pytest
 
 from runwatch.report.page import CONTENT_SECURITY_POLICY, STYLE_SHA256, render_page
 from runwatch.report.rows import fill_tables
-from tests.unit.small_fleet import NOW, nothing_measured, rl_seqnorm, sft_blind, sft_degraded, small_fleet
+from tests.unit.small_fleet import (
+    NOW,
+    Value,
+    job,
+    measure,
+    nothing_measured,
+    rl_seqnorm,
+    sft_blind,
+    sft_degraded,
+    small_fleet,
+)
 
 VOID = {"meta"}
 
@@ -79,6 +89,22 @@ def test_it_says_when_it_was_made_and_how_old_the_facts_are() -> None:
         # Of five running jobs four were read ten seconds ago; the ended one is not asked any more.
         ["history", "marin", "5", "10 s ago", "23 min ago (cell-b)", "1"],
     ]
+
+
+def test_a_source_that_never_answered_is_told() -> None:
+    asked: dict[str, Value] = {"source_configured_timestamp_seconds": {"history": NOW - 60, "trials": NOW - 60}}
+    read = job("read", "eval", measure(asked | {"observed_timestamp_seconds": {"history": NOW - 5}}, "running"))
+    made = page(read, job("unread", "eval", measure(asked, "unknown")))
+    assert made.tables[-1][1:] == [
+        ["history", "marin", "2", "5 s ago", "never (unread)", "1"],
+        ["trials", "marin", "2", "never", "never (read)", "2"],
+    ]
+
+
+def test_a_job_whose_next_link_waits_is_still_asked() -> None:
+    values: dict[str, Value] = {"successor": {"77": 1}, "observed_timestamp_seconds": {"scheduler": NOW - 600}}
+    made = page(job("chain", "sft", measure(values, "timeout")))
+    assert made.tables[-1][1:] == [["scheduler", "marin", "1", "10 min ago", "10 min ago (chain)", "1"]]
 
 
 def test_the_style_is_the_one_that_the_policy_names() -> None:

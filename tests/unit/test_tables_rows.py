@@ -232,12 +232,50 @@ def test_what_a_queued_job_waits_for() -> None:
         assert only(report, "bringup")["Waits for"] == text
 
 
+@pytest.mark.parametrize(
+    ("values", "verdicts", "expected"),
+    [
+        # What is wrong is told beside what it waits for, and hides it not.
+        ({"waiting": {"compile": 1}}, [("bringup_stuck", "no first step for 3 h (limit 45 min)"),
+                                       ("bringup", "no first step yet")],
+         "compilation; no first step for 3 h (limit 45 min)"),
+        ({}, [("bringup_stuck", "no first step for 3 h (limit 45 min)"), ("bringup", "no first step yet")],
+         "its first step; no first step for 3 h (limit 45 min)"),
+        ({"waiting": {"weights": 1}, "source_configured_timestamp_seconds": {"checkpoints": NOW - 60}},
+         [("bringup", "no first step yet")], "its weights; checkpoints not read yet"),
+        ({"waiting": {"capacity": 1}}, [("deep_probe", "deep-probe: new setting"), ("queued", "queued")],
+         "capacity; deep-probe: new setting"),
+        # Nobody knows whether it waits for anything.
+        ({}, [("unknown", "state unknown: no source tells whether it runs"), ("bringup", "no first step yet")],
+         "state unknown: no source tells whether it runs; no first step yet"),
+    ],
+)  # fmt: skip
+def test_what_a_job_waits_for_and_what_is_wrong_with_it(
+    values: dict[str, Value], verdicts: list[tuple[str, str]], expected: str
+) -> None:
+    assert only(job("x", "sft", measure(values, "running", "bringup"), verdicts), "bringup")["Waits for"] == expected
+
+
 def test_a_blind_source_is_told_and_takes_stable_away() -> None:
     assert only(sft_blind(), "sft")["Trend"] == "history not read for 23 min"
     saved = replace(sft_blind(), verdicts=rl_collapsing().verdicts[2:])
     assert only(saved, "sft")["Trend"] == "entropy −34 % vs trend; history not read for 23 min; checkpoint saved"
     filled = fill_tables([sft_blind()], NOW, intervals={"history": 600})
     assert filled[0].rows[0].cells[-1] == "stable"
+
+
+def test_while_the_next_link_waits_a_blind_source_is_told() -> None:
+    values: dict[str, Value] = {
+        "step": 5, "successor": {"77": 1}, "observed_timestamp_seconds": {"scheduler": NOW - HOUR},
+        "source_configured_timestamp_seconds": {"scheduler": NOW - 2 * HOUR, "history": NOW - 60},
+    }  # fmt: skip
+    ended = [("timeout", "ended at the wall-time limit; successor 77 waits")]
+    report = job("x", "sft", measure(values, "timeout", "finished"), ended)
+    assert only(report, "sft")["Trend"] == (
+        "ended at the wall-time limit; successor 77 waits; scheduler not read for 1 h; history not read yet"
+    )
+    over = measure({name: value for name, value in values.items() if name != "successor"}, "timeout", "finished")
+    assert only(replace(report, measurements=over), "sft")["Trend"] == ended[0][1]
 
 
 def test_a_source_that_has_not_answered_yet_is_told() -> None:

@@ -58,6 +58,25 @@ def test_stalled_says_age_and_limit() -> None:
     )
 
 
+def test_an_age_that_just_crossed_its_limit_does_not_read_as_the_limit() -> None:
+    step, saved = {"step": 100, "first_step_timestamp_seconds": SEEN - 9 * HOUR}, "checkpoint_timestamp_seconds"
+    started: dict[str, Value] = {"start_timestamp_seconds": SEEN - 45 * MINUTE - 7}
+    interrupted = started | {"interruption_timestamp_seconds": {"preemption": SEEN - 45 * MINUTE - 7}}
+    late: dict[str, Value] = {"trials": 5, "last_trial_timestamp_seconds": SEEN - HOUR - 7}
+    late |= {"observed_timestamp_seconds": {"trials": SEEN}}
+    none: dict[str, Value] = {"checkpoints": {"complete": 0}, "checkpoint_interval_seconds": 60}
+    assert words(step_age(45 * MINUTE + 7))["stalled"] == "no step for 45 min 7 s (limit 45 min)"
+    assert words(started, phase="bringup")["bringup_stuck"] == "no first step for 45 min 7 s (limit 45 min)"
+    assert words(interrupted, phase="resuming")["not_resumed"] == (
+        "no new step for 45 min 7 s since the interruption (limit 45 min)"
+    )
+    assert words(late, "eval")["trials_stalled"] == "no new result for 1 h 7 s (limit 1 h)"
+    assert words(step | {saved: SEEN - 6 * HOUR - 7})["checkpoint_stale"] == "no new checkpoint for 6 h 7 s (limit 6 h)"
+    assert words(none | {"first_step_timestamp_seconds": SEEN - HOUR - 7})["no_checkpoint"] == (
+        "no complete checkpoint after 1 h 7 s of steps (limit 1 h)"
+    )
+
+
 @pytest.mark.parametrize("phase", ["bringup", "resuming", "finishing", "queued"])
 def test_only_a_job_that_steps_can_stall(phase: str) -> None:
     assert "stalled" not in words(step_age(5 * HOUR), phase=phase)

@@ -257,9 +257,9 @@ def test_a_low_pass_ratio_is_a_signal_of_the_collapse(
 @pytest.mark.parametrize(
     ("tree", "text"),
     [
-        ("open", "completed; clean-up open: eval-agentic-cleanup"),
-        ("gone", "completed; clean-up done: the trial tree is gone"),
-        ("", "completed; clean-up: eval-agentic-cleanup"),
+        ("open", "completed with 142 of 300 results; clean-up open: eval-agentic-cleanup"),
+        ("gone", "completed with 142 of 300 results; clean-up done: the trial tree is gone"),
+        ("", "completed with 142 of 300 results; clean-up: eval-agentic-cleanup"),
     ],
 )
 def test_clean_up_is_open_while_the_trial_tree_is_there(tree: str, text: str) -> None:

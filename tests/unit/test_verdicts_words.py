@@ -32,10 +32,26 @@ def test_a_completed_job_names_its_cleanup(bucket: str, kind: str, cleanup: str)
 
 
 @pytest.mark.parametrize(
+    ("trials", "target", "expected"),
+    [
+        (142, 300, "completed with 142 of 300 results; clean-up: eval-agentic-cleanup"),
+        (300, 300, "completed; clean-up: eval-agentic-cleanup"),
+        (142, None, "completed; clean-up: eval-agentic-cleanup"),
+    ],
+)
+def test_an_eval_that_completed_early_says_what_is_missing(trials: int, target: int | None, expected: str) -> None:
+    values: dict[str, Value] = {"trials": trials} | ({} if target is None else {"trials_target": target})
+    found = verdicts(measure(values, "succeeded", "finished"), "eval", {}, NOW)
+    assert found == (Verdict("completed", expected),)
+
+
+@pytest.mark.parametrize(
     ("state", "values", "expected"),
     [
         ("failed", {"exit_code": 137, "step": 120, "target_step": 500},
          Verdict("failed", "failed, exit 137 at step 120 of 500 (24.0 %): diagnose")),
+        ("failed", {"step": 29990, "target_step": 29995},
+         Verdict("failed", "failed at step 29990 of 29995 (99.98 %): diagnose")),
         ("failed", {}, Verdict("failed", "failed: diagnose")),
         ("timeout", {"step": 120}, Verdict("timeout", "ended at the wall-time limit at step 120")),
         ("killed", {}, Verdict("killed", "killed")),
@@ -114,6 +130,18 @@ def test_a_source_that_never_answered(asked: float, blind: bool) -> None:
 def test_a_job_that_is_over_is_not_polled_and_so_not_blind() -> None:
     measured = measure({"observed_timestamp_seconds": {"history": NOW - 20 * HOUR}}, "killed", "finished")
     assert [verdict.word for verdict in verdicts(measured, "sft", {}, NOW)] == ["killed"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "word", "text"),
+    [
+        ("unexplained", "silent_stall", "silent stall ended 0 s ago"),
+        ("preemption", "resumed", "resumed 0 s ago"),
+    ],
+)
+def test_a_trainers_clock_that_goes_fast_makes_no_age_below_zero(cause: str, word: str, text: str) -> None:
+    measured = measure(READ | {"gap_end_timestamp_seconds": {cause: SEEN + 90}}, "running", "stepping")
+    assert {verdict.word: verdict.text for verdict in verdicts(measured, "sft", {}, NOW)}[word] == text
 
 
 def test_worst_first() -> None:

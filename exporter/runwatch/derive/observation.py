@@ -43,6 +43,11 @@ def has_ended(measurements: Measurements) -> bool:
     return measurements.one_hot("mljob_state") in ENDED_STATES
 
 
+def is_asked(measurements: Measurements) -> bool:
+    """Tell whether its sources matter still: the job is not over, or it is and the next link of its chain waits."""
+    return not has_ended(measurements) or bool(measurements.family("mljob_successor"))
+
+
 def observed(measurements: Measurements, source: SourceKind) -> float | None:
     """Return when a source last answered for the job, or None when it never did."""
     return measurements.get("mljob_observed_timestamp_seconds", source=source.value)
@@ -84,8 +89,8 @@ def blind_limit(source: str, intervals: Intervals) -> float:
 
 
 def blind_sources(measurements: Measurements, now: float, intervals: Intervals = NO_INTERVALS) -> tuple[Blindness, ...]:
-    """Return the job's sources that are blind now, the longest first. None for a job that is over: it is not polled."""
-    if has_ended(measurements):
+    """Return the job's sources that are blind now, the longest first. None for a job that is over."""
+    if not is_asked(measurements):
         return ()
     found = []
     answered = measurements.family("mljob_observed_timestamp_seconds")

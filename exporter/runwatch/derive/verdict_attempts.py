@@ -6,7 +6,7 @@ from runwatch import thresholds
 from runwatch.derive.observation import observed
 from runwatch.derive.verdict_conditions import Subject
 from runwatch.facts import SourceKind
-from runwatch.figures import duration
+from runwatch.figures import duration, past_limit
 
 
 def newest_interruption(job: Subject) -> float | None:
@@ -31,7 +31,8 @@ def not_resumed(job: Subject) -> str | None:
         return None
     what = "not placed again" if job.state == "preempted" else "no new result" if job.has_results else "no new step"
     event = "the next link started" if next_link_runs else "the interruption"
-    return f"{what} for {duration(seen - since)} since {event} (limit {duration(limit)})"
+    age, allowed = past_limit(seen - since, limit)
+    return f"{what} for {age} since {event} (limit {allowed})"
 
 
 def _is_of_a_chain(job: Subject, newest: float) -> bool:

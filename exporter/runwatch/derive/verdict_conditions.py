@@ -20,7 +20,7 @@ from runwatch.derive.observation import (
 )
 from runwatch.derive.own_word import TRIAL_BUCKETS
 from runwatch.facts import SourceKind
-from runwatch.figures import beyond, duration, percent
+from runwatch.figures import beyond, duration, past_limit, percent
 from runwatch.measurements import Measurements
 
 
@@ -107,7 +107,8 @@ def stalled(job: Subject) -> str | None:
     limit = stall_limit(job)
     if seen - last_step <= limit:
         return None
-    return f"no step for {duration(seen - last_step)} (limit {duration(limit)})"
+    age, allowed = past_limit(seen - last_step, limit)
+    return f"no step for {age} (limit {allowed})"
 
 
 def stall_limit(job: Subject) -> float:
@@ -124,7 +125,7 @@ def silent_stall(job: Subject) -> str | None:
     seen = observed(job.measurements, SourceKind.HISTORY)
     if ended is None or seen is None or seen - ended > thresholds.SILENT_STALL_SHOWN_SECONDS:
         return None
-    return f"silent stall ended {duration(seen - ended)} ago"
+    return f"silent stall ended {duration(max(0.0, seen - ended))} ago"
 
 
 def bringup_stuck(job: Subject) -> str | None:
@@ -134,7 +135,8 @@ def bringup_stuck(job: Subject) -> str | None:
         return None
     if started is None or seen is None or seen - started <= job.bringup_limit:
         return None
-    return f"no first step for {duration(seen - started)} (limit {duration(job.bringup_limit)})"
+    age, allowed = past_limit(seen - started, job.bringup_limit)
+    return f"no first step for {age} (limit {allowed})"
 
 
 def zombie(job: Subject) -> str | None:
@@ -233,7 +235,8 @@ def no_checkpoint(job: Subject) -> str | None:
     limit = _checkpoint_limit(job, thresholds.NO_CHECKPOINT_FLOOR_SECONDS)
     if seen - since <= limit:
         return None
-    return f"no complete checkpoint after {duration(seen - since)} of steps (limit {duration(limit)})"
+    age, allowed = past_limit(seen - since, limit)
+    return f"no complete checkpoint after {age} of steps (limit {allowed})"
 
 
 def checkpoint_stale(job: Subject) -> str | None:
@@ -245,7 +248,8 @@ def checkpoint_stale(job: Subject) -> str | None:
     limit = _checkpoint_limit(job, thresholds.CHECKPOINT_STALE_FLOOR_SECONDS)
     if seen - since <= limit:
         return None
-    return f"no new checkpoint for {duration(seen - since)} (limit {duration(limit)})"
+    age, allowed = past_limit(seen - since, limit)
+    return f"no new checkpoint for {age} (limit {allowed})"
 
 
 def state_conflict(job: Subject) -> str | None:
@@ -282,7 +286,7 @@ def resumed(job: Subject) -> str | None:
     if job.phase != "stepping" or seen is None or not explained or seen - max(explained) > thresholds.NEWS_SECONDS:
         return None
     if job.newest_gap_seconds is None or max(ends.values()) > max(explained):
-        return f"resumed {duration(seen - max(explained))} ago"
+        return f"resumed {duration(max(0.0, seen - max(explained)))} ago"
     return f"resumed after {duration(job.newest_gap_seconds)}"
 
 

@@ -10,7 +10,7 @@ from runwatch.derive.observation import observed, observed_results
 from runwatch.derive.own_word import TRIAL_BUCKETS
 from runwatch.derive.verdict_conditions import Subject
 from runwatch.facts import SourceKind
-from runwatch.figures import duration
+from runwatch.figures import duration, past_limit
 
 _STALL_LIMITS = {
     "eval": thresholds.TRIALS_STALLED_EVAL_SECONDS,
@@ -38,7 +38,8 @@ def trials_stalled(job: Subject) -> str | None:
     if since is None or seen - since <= limit:
         return None
     what = "no result at all" if job.get("mljob_trials") == 0 else "no new result"
-    return f"{what} for {duration(seen - since)} (limit {duration(limit)})"
+    age, allowed = past_limit(seen - since, limit)
+    return f"{what} for {age} (limit {allowed})"
 
 
 def progress_check(job: Subject) -> float | None:

@@ -41,11 +41,18 @@ def _completed(job: Subject) -> str | None:
     if cleanup is None:
         return "completed; nothing to do"
     upload = "; its log shows no completed upload" if job.get("mljob_upload_complete") == 0 else ""
-    step, target = job.get("mljob_step"), job.get("mljob_target_step")
-    # Where steps count from zero the last is one below the target.
-    early = conditions.progress_text(job) if step is not None and target is not None and step < target - 1 else ""
+    early = conditions.progress_text(job) if _ended_early(job) else ""
     done = {"open": f"clean-up open: {cleanup}", "gone": "clean-up done: the trial tree is gone"}
     return f"completed{early}{upload}; {done.get(job.trial_tree, f'clean-up: {cleanup}')}"
+
+
+def _ended_early(job: Subject) -> bool:
+    step, target = job.get("mljob_step"), job.get("mljob_target_step")
+    if step is None and job.has_results:
+        results, wanted = job.get("mljob_trials"), job.get("mljob_trials_target")
+        return results is not None and wanted is not None and results < wanted
+    # Where steps count from zero the last is one below the target.
+    return step is not None and target is not None and step < target - 1
 
 
 def _tree_text(job: Subject) -> str:

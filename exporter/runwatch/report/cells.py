@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from runwatch import thresholds
@@ -10,7 +10,7 @@ from runwatch.derive.observation import (
     NO_INTERVALS,
     Intervals,
     blind_sources,
-    has_ended,
+    is_asked,
 )
 from runwatch.derive.own_word import TRIAL_BUCKETS
 from runwatch.figures import MISSING, integer, printable
@@ -18,7 +18,7 @@ from runwatch.measurements import JobReport
 
 _UNMEASURED_RANK = len(thresholds.VERDICTS)
 _RANKS: Mapping[str, int] = {word: rank for rank, word in enumerate(thresholds.VERDICTS)}
-_WAITED_FOR = {"bringup": "its first step", "queued": "its turn in the queue"}
+_WAITED_FOR = {"queued": "its turn in the queue", "bringup": "its first step"}
 _FIRST_RESULT = "its first result"
 _REASONS = {
     "dependency": "another job",
@@ -78,6 +78,15 @@ def trend(report: JobReport, view: View) -> str:
 
     A blind source takes the word "stable" away: nobody knows.
     """
+    return _joined(_said(report, view))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return printable("; ".join(texts)) or MISSING
+
+
+def _said(report: JobReport, view: View, *, without: Collection[str] = ()) -> list[str]:
+    """Return the texts of the Trend column, worst first, those of some verdicts left out."""
     found = blind_sources(report.measurements, view.now, view.intervals)
     blind = ", ".join(blindness.text for blindness in found)
     words = {verdict.word for verdict in report.verdicts}
@@ -86,6 +95,7 @@ def trend(report: JobReport, view: View) -> str:
         for verdict in report.verdicts
         if verdict.word != "unobserved"
         and not (blind and verdict.word == "stable")
+        and verdict.word not in without
         and IMPLIED.get(verdict.word) not in words
     ]
     if blind:
@@ -95,7 +105,7 @@ def trend(report: JobReport, view: View) -> str:
     texts += [f"{source} not read yet" for source in unread]
     if not any(True for _ in report.measurements.names()):
         texts.append("nothing measured yet")
-    return printable("; ".join(texts)) or MISSING
+    return texts
 
 
 def without_repeats(texts: Iterable[str]) -> list[str]:
@@ -109,7 +119,7 @@ def without_repeats(texts: Iterable[str]) -> list[str]:
 
 def _not_read_yet(report: JobReport, blind: frozenset[str]) -> list[str]:
     """Return the sources that are asked and have not answered yet, but not for so long that they count as blind."""
-    if has_ended(report.measurements):
+    if not is_asked(report.measurements):
         return []
     answered = report.measurements.family("mljob_observed_timestamp_seconds")
     asked = report.measurements.family("mljob_source_configured_timestamp_seconds")
@@ -118,14 +128,15 @@ def _not_read_yet(report: JobReport, blind: frozenset[str]) -> list[str]:
 
 def waits_for(report: JobReport, view: View) -> str:
     """Return what a job without a step waits for, as far as it is known, and what is wrong with it."""
-    said = trend(report, view)
-    alone = [verdict for verdict in report.verdicts if verdict.text == said]
-    if not alone:
-        return said
-    reason = report.measurements.one_hot("mljob_waiting")
-    if report.bucket in TRIAL_BUCKETS and alone[0].word == "bringup":
-        return _REASONS.get(reason or "", _FIRST_RESULT)
-    return _REASONS.get(reason or "", _WAITED_FOR.get(alone[0].word, said))
+    words = {verdict.word for verdict in report.verdicts}
+    plain = next((word for word in _WAITED_FOR if word in words), None)
+    awaited = _REASONS.get(report.measurements.one_hot("mljob_waiting") or "")
+    if awaited is None and plain is not None:
+        makes_results = report.bucket in TRIAL_BUCKETS and plain == "bringup"
+        awaited = _FIRST_RESULT if makes_results else _WAITED_FOR[plain]
+    if awaited is None or "unknown" in words:  # then nobody knows whether it waits
+        return trend(report, view)
+    return _joined([awaited, *_said(report, view, without=_WAITED_FOR)])
 
 
 def step_of_target(report: JobReport, names: tuple[str, str] = STEPS) -> str:

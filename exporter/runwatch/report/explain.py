@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import TypeGuard
 
 from runwatch.catalogue import METRICS
 from runwatch.derive.observation import NO_INTERVALS, Intervals, blind_sources
@@ -13,6 +14,7 @@ from runwatch.figures import MISSING, duration, printable, utc
 from runwatch.measurements import Evidence, JobReport, Measurements
 from runwatch.metric_kinds import Unit
 from runwatch.report.json_values import blind_json, metrics_json
+from runwatch.thresholds import MINUTE
 
 _TIMESTAMP_SUFFIX = "_timestamp_seconds"
 _SECONDS_SUFFIX = "_seconds"
@@ -79,7 +81,7 @@ def _with_unit(value: float, unit: Unit) -> str:
     if unit is Unit.TIMESTAMP:
         return f"{utc(value)} ({_number(value)})"
     if unit is Unit.SECONDS:
-        return f"{_number(value)} s ({duration(value)})"
+        return f"{_number(value)} s" + (f" ({duration(value)})" if abs(value) >= MINUTE else "")
     return _number(value)
 
 
@@ -100,9 +102,15 @@ def _evidence_line(entry: Evidence) -> str:
     return f"{printable(entry.text)}{f' [{figures}]' if figures else ''}"
 
 
+def _is_several(value: object) -> TypeGuard[Collection[object]]:
+    return isinstance(value, list | tuple)
+
+
 def _field(name: str, value: object) -> str:
     if value is None:
         return MISSING
+    if _is_several(value):
+        return f"[{', '.join(_field(name, each) for each in value)}]"
     if not isinstance(value, int | float) or isinstance(value, bool):
         return printable(str(value))
     number = float(value)
@@ -154,4 +162,6 @@ def _value_json(value: object) -> object:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
+    if _is_several(value):
+        return [_value_json(each) for each in value]
     return str(value)

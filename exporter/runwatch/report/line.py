@@ -129,7 +129,7 @@ def health_read(report: JobReport, now: float, *, intervals: Intervals = NO_INTE
         answers.append(f"ETA {duration(eta)}")
     answers += _quality(report)
     if not answers:
-        answers.append("stable" if "stable" in words else MISSING)
+        answers.append("stable" if words & _FINE else MISSING)
     return printable("; ".join(without_repeats(answers)))
 
 
@@ -147,9 +147,13 @@ def _before_first_step(report: JobReport) -> list[str]:
         return []
     what = "result" if _makes_results(report) else "step"
     phase, state = measurements.one_hot("mljob_phase"), measurements.one_hot("mljob_state")
+    if report.bucket == "other" and phase not in {"queued", "bringup"}:
+        return []  # it makes no steps that anyone waits for
     if phase is None and state != "pending":
         return [f"no {what} known: {'trials' if what == 'result' else 'history'} not read"]
     doing = "queued" if phase in {None, "queued"} else "preempted" if state == "preempted" else "setup or compile"
+    if state == "unknown":
+        return [f"pre-first-{what}"]  # nobody knows whether it does anything
     started, seen = measurements.get("mljob_start_timestamp_seconds"), latest_answer(measurements)
     since = "" if started is None or seen is None else f", {duration(max(0.0, seen - started))} since its start"
     return [f"pre-first-{what}: {doing}{since}"]

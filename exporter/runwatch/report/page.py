@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Sequence
 from html import escape
 
-from runwatch.derive.observation import NO_INTERVALS, Intervals, blind_limit, has_ended
+from runwatch.derive.observation import NO_INTERVALS, Intervals, blind_limit, is_asked
 from runwatch.figures import MISSING, duration, printable, utc
 from runwatch.measurements import JobReport
 from runwatch.report.columns import CellFormat, Column
@@ -40,6 +41,9 @@ CONTENT_SECURITY_POLICY = (
     "frame-ancestors 'none'"
 )
 """The header under which the page works: it loads nothing and runs nothing."""
+
+
+_NEVER = -math.inf
 
 
 def render_page(reports: Sequence[JobReport], now: float, *, intervals: Intervals = NO_INTERVALS) -> bytes:
@@ -98,16 +102,23 @@ def _linked(name: str, url: str) -> str:
     return f'<a href="{escape(printable(url))}" rel="noopener noreferrer">{name}</a>'
 
 
+def _ago(now: float, seen: float) -> str:
+    return "never" if seen == _NEVER else f"{duration(now - seen)} ago"
+
+
 def _sources(reports: Sequence[JobReport], now: float, intervals: Intervals) -> str:
     """Say how old each source's facts are, at each site: the newest answer for any job, and the oldest.
 
-    Jobs that are over are left out: they are not asked any more.
+    One that never answered for a job stands there too, its answer older than any. Jobs that are over are left out: they
+    are not asked any more.
     """
     answers: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for report in reports:
-        if has_ended(report.measurements):
+        if not is_asked(report.measurements):
             continue
-        for (source,), seen in report.measurements.family("mljob_observed_timestamp_seconds").items():
+        answered = report.measurements.family("mljob_observed_timestamp_seconds")
+        for (source,) in {*answered, *report.measurements.family("mljob_source_configured_timestamp_seconds")}:
+            seen = answered.get((source,), _NEVER)
             answers.setdefault((source, report.site), []).append((seen, report.run))
     if not answers:
         return "<h2>Sources</h2>\n<p>No source has answered for a job that is not over.</p>\n"
@@ -118,8 +129,8 @@ def _sources(reports: Sequence[JobReport], now: float, intervals: Intervals) -> 
         cells = (
             printable(site),
             str(len(found)),
-            f"{duration(now - newest)} ago",
-            f"{duration(now - oldest)} ago ({printable(oldest_run)})",
+            _ago(now, newest),
+            f"{_ago(now, oldest)} ({printable(oldest_run)})",
             str(blind),
         )
         figures = "".join(f'<td class="figure">{escape(text)}</td>' for text in cells)

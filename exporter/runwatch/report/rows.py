@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runwatch.derive.observation import NO_INTERVALS, Intervals, has_ended
-from runwatch.figures import MISSING, duration, printable
+from runwatch.figures import MISSING, duration, percent, printable
 from runwatch.measurements import JobReport
 from runwatch.report.cell_formats import cell, largest_n
 from runwatch.report.cells import View, job_name, percent_of_target, severity_rank
@@ -151,4 +151,4 @@ def _grid_note(grid: str, cells: Sequence[GridCell], view: View) -> str:
 
 def _share(report: JobReport) -> str:
     share = percent_of_target(report)
-    return MISSING if share is None else f"{share:.1f} %"
+    return MISSING if share is None else percent(share / 100, 1)
