@@ -7,8 +7,9 @@ import math
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from runwatch.config.model import Config, Discovery
 from runwatch.facts import Failure, FailureReason, FoundSchedulerJob, SourceKind
@@ -17,7 +18,7 @@ from runwatch.found.jobs import EntryKey, KnownJob, Resolution, absorb, moved_to
 from runwatch.found.places import places_of, starred_templates, wandb_paths
 from runwatch.found.shards import Shard
 from runwatch.found.star_resolver import StarRequest, StarResolver
-from runwatch.found.wandb_runs import WandbDiscovery
+from runwatch.found.wandb_runs import WandbDiscovery, moved_run
 from runwatch.remembered import Remembered
 from runwatch.sources.protocol import FindsRuns, FindsSchedulerJobs
 from runwatch.sources.wildcards import LevelListings
@@ -75,7 +76,7 @@ class FleetFinder:
         """Return the fleet by what is known, without a look at anything: after a reload of the config."""
         with self._lock:
             known = moved_to(self._remembered.found, tuple(_entries(config)))
-            return self._fleet(config, known, [run for run in self._runs if run.discovery in config.discover], now)
+            return self._fleet(config, known, self._moved_runs(config), now)
 
     def look(self, config: Config, finders: Finders, now: float) -> tuple[Fleet, tuple[Failure, ...]]:
         """Ask every entry of `discover` once; return the fleet and what failed.
@@ -107,6 +108,18 @@ class FleetFinder:
         """Release connections."""
         self._levels.close()
 
+    def _moved_runs(self, config: Config) -> list[FoundJob]:
+        runs = [(run, moved_run(run, config.discover)) for run in self._runs]
+        return [
+            moved if moved.discovery == run.discovery else self._placed(moved)
+            for run, moved in runs
+            if moved is not None
+        ]
+
+    def _placed(self, run: FoundJob) -> FoundJob:
+        addresses = _addresses(self._run_resolutions.get(run.path, ()))
+        return replace(run, places=places_of(run.discovery, {"name": run.name}, addresses))
+
     def _ask(
         self, config: Config, entries: Mapping[EntryKey, Discovery], finders: Finders, now: float
     ) -> tuple[dict[EntryKey, _Listed], Sequence[FoundJob], list[Failure]]:
@@ -124,10 +137,16 @@ class FleetFinder:
                 for site in sites
             }
             for site in sites:
-                by_key |= of_sites[site].result()
+                broken = _fault(of_sites[site], f"discovery at {site}")
+                by_key |= (
+                    of_sites[site].result() if broken is None else {key: broken for key in entries if key[0] == site}
+                )
             # Without a source nothing was looked at: what was found stays.
             kept = self._runs if wants_wandb else ()
-            runs, failed = (kept, ()) if of_wandb is None else of_wandb.result()
+            broken = None if of_wandb is None else _fault(of_wandb, "discovery in W&B")
+            if broken is not None:
+                failures.append(broken)
+            runs, failed = (kept, ()) if of_wandb is None or broken is not None else of_wandb.result()
         failures += failed
         for (site, _), outcome in by_key.items():
             if isinstance(outcome, Failure):
@@ -165,12 +184,7 @@ class FleetFinder:
         for (job_key, _), resolution in resolved.items():
             by_job[job_key] = (*by_job.get(job_key, ()), resolution)
         self._run_resolutions = {run.path: by_job.get(f"run {run.path}", ()) for run in runs}
-        placed = [
-            replace(
-                run, places=places_of(run.discovery, {"name": run.name}, _addresses(self._run_resolutions[run.path]))
-            )
-            for run in runs
-        ]
+        placed = [self._placed(run) for run in runs]
         updated = [
             job
             if job.ended_long_ago(now, config.linger)
@@ -221,6 +235,17 @@ def _find(source: FindsSchedulerJobs | None, site: str, patterns: Sequence[str])
         missing = Failure(FailureReason.OTHER, f"there is no source for the scheduler of {site}")
         return {(site, pattern): missing for pattern in patterns}
     return {(site, pattern): source.find(site, pattern) for pattern in patterns}
+
+
+def _fault(look: Future[Any], doing: str) -> Failure | None:
+    """Wait for a look. One that ends by an exception, such as at a source that a reload closed, is a failed look."""
+    error = look.exception()
+    if error is None:
+        return None
+    if isinstance(error, CancelledError):
+        return Failure(FailureReason.OTHER, "its source was closed meanwhile")
+    _log.error("%s failed by a fault of this program", doing, exc_info=error)
+    return Failure(FailureReason.OTHER, f"the look failed: {type(error).__name__}")
 
 
 def _groups(job: KnownJob) -> dict[str, str | None]:

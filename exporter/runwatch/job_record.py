@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from runwatch.config.model import HistorySource
@@ -57,17 +58,34 @@ class _Slot:
         if now is not None:
             self.observed = now
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the looks went well, and yet none of them came to the end of what is there."""
+        return self.tried and self.failure is None and self.observed is None
+
     def known(self, now: float, stale_after: float) -> bool:
         return self.observed is not None and now - self.observed <= stale_after
 
 
 @dataclass(slots=True)
 class _HistorySlot(_Slot):
-    """One of a job's histories: the config lists them in the order in which they are trusted."""
+    """One of a job's histories: the config lists them in the order in which they are trusted.
+
+    `digest` is made of what `source` gave since its first row. `coming` takes the rows of a source that was made anew
+    and gives them all again: what was read before stays until as much is read. `behind` tells that rows wait still.
+    """
 
     digest: HistoryDigest | None = None
     run: HistoryRun = field(default_factory=HistoryRun)
     caught_up: bool = False
+    source: object = None
+    coming: HistoryDigest | None = None
+    behind: bool = False
+
+    @property
+    def reading(self) -> bool:
+        """Whether a first read goes on: rows were delivered, and more wait at the source."""
+        return self.coming is not None or (self.digest is not None and not self.caught_up)
 
 
 @dataclass(slots=True)
@@ -83,6 +101,7 @@ class _SchedulerSlot(_Slot):
 @dataclass(slots=True)
 class _TrialsSlot(_Slot):
     summary: TrialsSummary | None = None
+    results_read: int = 0
 
 
 @dataclass(slots=True)
@@ -95,7 +114,7 @@ class JobRecord:
 
     def __init__(self, job: Job, configured: float) -> None:
         self.job = job
-        self._configured = configured
+        self._configured = dict.fromkeys(self.sources(), configured)
         self._lock = threading.Lock()
         self._histories = [_HistorySlot() for _ in job.history]
         self._checkpoints = _CheckpointSlot()
@@ -103,8 +122,12 @@ class JobRecord:
         self._trials = _TrialsSlot()
         self._log = _LogSlot()
 
-    def take_over(self, job: Job) -> bool:
+    def take_over(self, job: Job, now: float) -> bool:
         """Go on as the record of a job that differs only in labels and in places that were found since.
+
+        Args:
+            job: the job as it is now.
+            now: Unix seconds; from then on it is asked of the sources of the new places.
 
         Returns:
             False where it is another job: then it needs a record of its own, and all is read from the start.
@@ -119,9 +142,20 @@ class JobRecord:
                 return False
             self._histories += [_HistorySlot() for _ in job.history[len(known.history) :]]
             self.job = job
+            self._configured = {kind: self._configured.get(kind, now) for kind in self.sources()}
             return True
 
-    def apply(self, kind: SourceKind, outcome: Outcome, now: float, *, position: int, interval: float) -> None:
+    def apply(
+        self,
+        kind: SourceKind,
+        outcome: Outcome,
+        now: float,
+        *,
+        position: int,
+        interval: float,
+        source: object = None,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> bool:
         """Take what a source delivered.
 
         Args:
@@ -130,16 +164,24 @@ class JobRecord:
             now: Unix seconds.
             position: which of the job's histories it is of; 0 for other kinds.
             interval: seconds between two polls of this source.
+            source: which one of its kind; one that was made anew gives a history from its first row on.
+            is_wanted: asked when no other outcome can come between. A source that another has replaced gives nothing
+                any more: its rows would come after those of the other.
+
+        Returns:
+            Whether it was taken.
 
         Raises:
             TypeError: the outcome is not what such a source delivers.
         """
         with self._lock:
+            if not is_wanted():
+                return False
             slot = self._slot(kind, position)
             if isinstance(outcome, Failure):
                 slot.failed(outcome)
             elif isinstance(slot, _HistorySlot) and isinstance(outcome, HistoryUpdate):
-                self._apply_history(slot, outcome, now)
+                self._apply_history(slot, outcome, now, source)
             elif isinstance(slot, _CheckpointSlot) and isinstance(outcome, CheckpointListing):
                 slot.listing = outcome
                 slot.answered(now)
@@ -151,6 +193,7 @@ class JobRecord:
                 slot.answered(now)
             elif isinstance(slot, _TrialsSlot) and isinstance(outcome, TrialsUpdate):
                 slot.answered(now if outcome.caught_up else None)
+                slot.results_read = sum(len(folder.results) for folder in outcome.folders)
                 if outcome.caught_up:
                     slot.summary = summarise_trials(outcome)
             elif isinstance(slot, _LogSlot) and isinstance(outcome, LogFacts):
@@ -159,6 +202,7 @@ class JobRecord:
                     slot.facts = outcome
             else:
                 raise TypeError(f"a source of kind {kind} delivered {type(outcome).__name__}")
+            return True
 
     def _slot(self, kind: SourceKind, position: int) -> _Slot:
         if kind is SourceKind.HISTORY:
@@ -173,16 +217,27 @@ class JobRecord:
             SourceKind.LOG: self._log,
         }
 
-    def _apply_history(self, slot: _HistorySlot, update: HistoryUpdate, now: float) -> None:
+    def _apply_history(self, slot: _HistorySlot, update: HistoryUpdate, now: float, source: object) -> None:
         starts = segment_starts(update.run.config, self.job.config)
-        if slot.digest is None or update.reset:
-            slot.digest = HistoryDigest(is_rl=self.job.bucket == "rl", segment_starts=starts)
-            slot.caught_up = False
-        slot.digest.set_segment_starts(starts)
-        slot.digest.add(update.rows)
-        slot.run = update.run
+        is_another = slot.source is not source
+        slot.source = source
+        digest = slot.coming or slot.digest
+        if digest is None or update.reset or is_another:
+            digest = HistoryDigest(is_rl=self.job.bucket == "rl", segment_starts=starts)
+        if update.reset or not slot.caught_up:
+            slot.digest, slot.coming, slot.caught_up = digest, None, False
+        elif digest is not slot.digest:
+            slot.coming = digest
+        digest.set_segment_starts(starts)
+        digest.add(update.rows)
+        if slot.coming is None or update.caught_up:
+            slot.digest, slot.coming, slot.run = digest, None, update.run
         slot.caught_up = slot.caught_up or update.caught_up
-        slot.answered(now if update.caught_up else None)
+        slot.behind = not update.caught_up
+        read = now - update.age
+        if update.age and slot.observed is not None:
+            read = max(read, slot.observed)
+        slot.answered(read if update.caught_up else None)
 
     def wants(self, kind: SourceKind, position: int) -> bool:
         """Tell whether this source is to be asked: a later history only while all before it fail."""
@@ -226,7 +281,7 @@ class JobRecord:
                 scheduler=scheduler,
                 trials=self._trials.summary if SourceKind.TRIALS in observed else None,
                 log=self._log.facts if SourceKind.LOG in observed else None,
-                configured=dict.fromkeys(self.sources(), self._configured),
+                configured=dict(self._configured),
                 observed=observed,
                 failures={
                     kind: tuple(slot.failure for slot in self._slots(kind) if slot.failure is not None)
@@ -271,7 +326,11 @@ class JobRecord:
         if not usable:
             return None
         newest = max(seen for seen, _ in usable)
-        answering = [p for seen, p in usable if self._histories[p].failure is None and (p == 0 or seen == newest)]
+        answering = [
+            p
+            for seen, p in usable
+            if self._histories[p].failure is None and ((p == 0 and not self._histories[p].behind) or seen == newest)
+        ]
         return answering[0] if answering else next(p for seen, p in usable if seen == newest)
 
     def failing(self, position: int) -> bool:
@@ -290,7 +349,7 @@ class JobRecord:
     def reading(self) -> bool:
         """Whether a first read goes on: rows were delivered, and more wait at the source."""
         with self._lock:
-            return any(slot.digest is not None and not slot.caught_up for slot in self._histories)
+            return any(slot.reading for slot in self._histories)
 
     @property
     def may_have_ended(self) -> bool:
@@ -309,8 +368,26 @@ class JobRecord:
             chosen = self._chosen(0.0, math.inf)
             return chosen is not None and self._histories[chosen].run.end is not None
 
-    @property
-    def rows_read(self) -> int:
-        """How many rows the digests hold, to see whether a first read moves."""
+    def is_unfinished(self, kind: SourceKind, position: int) -> bool:
+        """Whether this source was read without a failure, but never to its end: nothing of it is shown yet."""
         with self._lock:
-            return sum(slot.digest.rows for slot in self._histories if slot.digest is not None)
+            return self._slot(kind, position).is_unfinished
+
+    @property
+    def unfinished_sources(self) -> tuple[SourceKind, ...]:
+        """The kinds of source of which nothing is shown, because no look at them came to the end."""
+        with self._lock:
+            slots = {kind: self._slots(kind) for kind in self.sources()}
+            return tuple(
+                kind
+                for kind, found in slots.items()
+                if any(slot.is_unfinished for slot in found) and all(slot.observed is None for slot in found)
+            )
+
+    def count_read(self, kind: SourceKind) -> int:
+        """How many rows or results were read so far, to see whether a first read moves; 0 where none are counted."""
+        with self._lock:
+            if kind is not SourceKind.HISTORY:
+                return self._trials.results_read if kind is SourceKind.TRIALS else 0
+            digests = [digest for slot in self._histories for digest in (slot.digest, slot.coming)]
+            return sum(digest.rows for digest in digests if digest is not None)

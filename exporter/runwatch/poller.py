@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from runwatch.config.model import Config
+from runwatch.contained import Contained
 from runwatch.sources.binding import SourceBinding
 from runwatch.watch import Watch
 
@@ -47,9 +48,10 @@ class PollLoop:
         while not self._stopped:
             started = time.monotonic()
             self._wake.clear()
-            self._watch.poll(self.binding)
+            self._watch.poll(self.binding, is_wanted=lambda: not self._stopped)
             self.tried.set()
-            self._publish()
+            with Contained(f"publishing what {self.binding.name} brought"):
+                self._publish()
             pause = self.config.interval(self.binding.source.kind) - (time.monotonic() - started)
             if self._watch.is_reading(self.binding):
                 pause = min(pause, _FIRST_READ_PAUSE_SECONDS)

@@ -11,6 +11,7 @@ from pathlib import Path
 from runwatch.config.faults import ConfigError
 from runwatch.config.load import load_config
 from runwatch.config.model import Config
+from runwatch.contained import Contained
 from runwatch.discovery import Finders, FleetFinder
 from runwatch.exposition import Exposition
 from runwatch.fleet import Fleet
@@ -52,6 +53,7 @@ class Service:
         self._finder = FleetFinder(self._telemetry, self._remembered, shard=shard)
         self._fleet = Fleet(())
         self._discovered = threading.Event()
+        self._look_now = threading.Event()
         self._exposition = Exposition()
         self._exposed: set[str] = set()
         self._publishing = threading.Lock()
@@ -78,6 +80,7 @@ class Service:
     def wait(self) -> int:
         """Wait until `stop` is called or the server's process is gone; return the exit code."""
         self._ended.wait()
+        self._look_now.set()
         self._poller.stop(_STOP_SECONDS)
         self._server.stop()
         self._finder.close()
@@ -109,6 +112,7 @@ class Service:
             self._config = config
             self._telemetry.set_reload(True, time.time())
             self._apply(config, self._finder.current(config, time.time()))
+        self._look_now.set()
         _log.info("config reloaded")
         self.publish()
         return ReloadResult(True)
@@ -116,12 +120,15 @@ class Service:
     def publish(self) -> None:
         """Derive all reports, render what changed and hand the new bodies to the server."""
         with self._publishing:
+            if self._ended.is_set():
+                return
             # Asked before the reports are made: what a source brings from here on is not in them.
             all_tried = self._discovered.is_set() and self._poller.every_source_tried()
-            reports = self._watch.reports()
+            reports = self._watch.reports(apart=True)
             for report in reports:
                 self._exposition.update(report)
-            current = {report.run for report in reports}
+            # What cannot be derived keeps its last values, and its observed times stand still.
+            current = {report.run for report in reports} | (self._exposed & self._watch.unmeasured)
             for run in self._exposed - current:
                 self._exposition.remove(run)
             self._exposed = current
@@ -163,19 +170,26 @@ class Service:
 
     def _discover_for_ever(self) -> None:
         while not self._ended.is_set():
-            with self._configuring:
-                config = self._config
-                finders = Finders(wandb=self._sources.runs_finder, schedulers=self._sources.scheduler_finders)
-            if config.discover:
-                fleet, _ = self._finder.look(config, finders, time.time())
-                with self._configuring:
-                    if config is self._config and fleet != self._fleet:
-                        self._apply(config, fleet)
-            else:
-                self._remembered.save(config.linger)
+            self._look_now.clear()
+            with Contained("discovery"):
+                self._discover()
             self._discovered.set()
-            self.publish()
-            self._ended.wait(config.poll_interval)
+            with Contained("publishing what discovery found"):
+                self.publish()
+            if not self._ended.is_set():
+                self._look_now.wait(self._config.poll_interval)
+
+    def _discover(self) -> None:
+        with self._configuring:
+            config = self._config
+            finders = Finders(wandb=self._sources.runs_finder, schedulers=self._sources.scheduler_finders)
+        if not config.discover:
+            self._remembered.save(config.linger)
+            return
+        fleet, _ = self._finder.look(config, finders, time.time())
+        with self._configuring:
+            if config is self._config and fleet != self._fleet:
+                self._apply(config, fleet)
 
     def _server_exited(self, code: int) -> None:
         if not self._ended.is_set():

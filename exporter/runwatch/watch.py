@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from runwatch.catalogue import ENDED_STATES
 from runwatch.config.model import Config
+from runwatch.contained import Contained
 from runwatch.derive.job import measure_job
 from runwatch.derive.links import NO_PAGES, SitePages
-from runwatch.facts import Failure, HistoryUpdate, LogFacts, SourceKind
+from runwatch.facts import Failure, FailureReason, HistoryUpdate, LogFacts, SourceKind
 from runwatch.fleet import Job
 from runwatch.job_record import JobRecord
 from runwatch.measurements import JobReport
 from runwatch.remembered import Remembered
 from runwatch.sources.binding import SourceBinding
-from runwatch.sources.protocol import Outcome
+from runwatch.sources.protocol import Outcome, Source
 from runwatch.telemetry import Telemetry
 from runwatch.thresholds import AT_IS_NOW_SECONDS
 
@@ -52,9 +56,10 @@ class Watch:
         self._lock = threading.Lock()
         self._records: dict[str, JobRecord] = {}
         self._over: set[str] = set()
-        self._to_forget: dict[int, set[str]] = {}
+        self._to_forget: WeakKeyDictionary[Source, set[str]] = WeakKeyDictionary()
         self._used: set[tuple[SourceKind, str]] = set()
         self._last_success: dict[tuple[SourceKind, str], float] = {}
+        self.unmeasured: frozenset[str] = frozenset()
 
     def now(self) -> float:
         """Return the time that this output is made for, Unix seconds."""
@@ -72,14 +77,15 @@ class Watch:
             records: dict[str, JobRecord] = {}
             for job in jobs:
                 known = self._records.get(job.run)
-                keeps = known is not None and (known.job == job or known.take_over(job))
+                keeps = known is not None and (known.job == job or known.take_over(job, self.now()))
                 records[job.run] = known if known is not None and keeps else JobRecord(job, self.now())
             dropped = tuple(run for run, record in self._records.items() if records.get(run) is not record)
             self._records = records
             for forgotten in self._to_forget.values():
                 forgotten.update(dropped)
-        for run in dropped:
-            self._telemetry.forget_run(run)
+            # Under the lock, so that no outcome that comes late makes the series of a run that is gone.
+            for run in dropped:
+                self._telemetry.forget_run(run)
         buckets = {record.job.bucket for record in records.values()}
         self._telemetry.set_jobs(
             {bucket: sum(1 for r in records.values() if r.job.bucket == bucket) for bucket in buckets}
@@ -102,12 +108,21 @@ class Watch:
         self._remembered.remember(job.site, job.scheduler_job, _LOG_PATHS, paths)
         return paths
 
-    def poll(self, binding: SourceBinding, only: Callable[[JobRecord], bool] = lambda _: True) -> None:
-        """Let a source look once at all of its jobs (of those that `only` admits)."""
+    def poll(
+        self,
+        binding: SourceBinding,
+        only: Callable[[JobRecord], bool] = lambda _: True,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Let a source look once at all of its jobs (of those that `only` admits).
+
+        What it delivers once `is_wanted` says no, because another source has taken its place, is dropped. A source
+        that ends by a fault of its own has failed to look at every job that it gave no outcome for.
+        """
         # One lock for both: a record made after this must not meet the cursor of the one it replaced.
         with self._lock:
-            forgotten = self._to_forget.get(id(binding.source), set())
-            self._to_forget[id(binding.source)] = set()
+            forgotten = self._to_forget.get(binding.source, set())
+            self._to_forget[binding.source] = set()
             records = list(self._records.values())
         for run in sorted(forgotten):
             binding.source.forget(run)
@@ -119,25 +134,48 @@ class Watch:
         kind = binding.source.kind
         started = time.monotonic()
         finished: dict[str, float] = {}
+        answered: set[str] = set()
 
         def deliver(job: Job, outcome: Outcome) -> None:
+            answered.add(job.run)
             record, position = positions[job.run]
-            interval = self._config.interval(kind)
-            record.apply(kind, outcome, self.now(), position=position, interval=interval)
+            is_taken = record.apply(
+                kind,
+                outcome,
+                self.now(),
+                position=position,
+                interval=self._config.interval(kind),
+                source=binding.source,
+                is_wanted=is_wanted,
+            )
+            if not is_taken:
+                return
             finished[job.site] = time.monotonic() - started
             if isinstance(outcome, Failure):
                 self._telemetry.count_error(kind, job.site, outcome.reason)
             if _was_read(outcome):
-                self._last_success[kind, job.site] = self.now()
-            if isinstance(outcome, HistoryUpdate) and outcome.malformed and binding.history_key != "log":
-                self._telemetry.add_malformed(job.run, outcome.malformed)
-            if isinstance(outcome, LogFacts):
-                self._telemetry.set_log_lines_unparsed(job.run, outcome.unparsed)
+                age = outcome.age if isinstance(outcome, HistoryUpdate) else 0.0
+                before = self._last_success.get((kind, job.site), -math.inf) if age else -math.inf
+                self._last_success[kind, job.site] = max(self.now() - age, before)
+            with self._lock:
+                if self._records.get(job.run) is record:
+                    self._count_lines(binding, record, outcome)
 
-        binding.source.poll([record.job for record, _ in positions.values()], deliver)
+        jobs = [record.job for record, _ in positions.values()]
+        with Contained(f"polling {binding.name}") as polled:
+            binding.source.poll(jobs, deliver)
+        for job in jobs if polled.error is not None else ():
+            if job.run not in answered:
+                deliver(job, Failure(FailureReason.OTHER, f"the look failed: {type(polled.error).__name__}"))
         for site, seconds in sorted(finished.items()):
             self._telemetry.observe_poll(kind, site, seconds)
         self.note_health()
+
+    def _count_lines(self, binding: SourceBinding, record: JobRecord, outcome: Outcome) -> None:
+        if isinstance(outcome, HistoryUpdate) and outcome.malformed and binding.history_key != "log":
+            self._telemetry.add_malformed(record.job.run, outcome.malformed)
+        if isinstance(outcome, LogFacts):
+            self._telemetry.set_log_lines_unparsed(record.job.run, outcome.unparsed)
 
     def is_reading(self, binding: SourceBinding) -> bool:
         """Tell whether a first read of this source goes on for any job."""
@@ -171,15 +209,28 @@ class Watch:
             if (kind, site) in self._last_success:
                 self._telemetry.set_last_success(kind, site, self._last_success[kind, site])
 
-    def reports(self) -> list[JobReport]:
-        """Derive the reports of all jobs but those that ended longer than `linger` ago, by run name."""
+    def reports(self, *, apart: bool = False) -> list[JobReport]:
+        """Derive the reports of all jobs but those that ended longer than `linger` ago, by run name.
+
+        Args:
+            apart: One job's derivation may fail without those of the others: it is left out, and named in
+                `unmeasured` until the next call.
+        """
         now, intervals = self.now(), self.intervals
         only_past = self._clock() - now > AT_IS_NOW_SECONDS
         over: set[str] = set()
+        unmeasured: set[str] = set()
         reports = []
         for record in sorted(self.records(), key=lambda record: record.job.run):
             view = record.view(now, self._config.stale_after, only_past=only_past)
-            report = measure_job(replace(view, pages=self._pages(record.job.site)), now, intervals)
+            view = replace(view, pages=self._pages(record.job.site))
+            run = record.job.run
+            report: JobReport | None = None
+            with Contained(f"deriving {run}", is_known=run in self.unmeasured) if apart else nullcontext():
+                report = measure_job(view, now, intervals)
+            if report is None:
+                unmeasured.add(run)
+                continue
             end = report.measurements.get("mljob_end_timestamp_seconds")
             # The end of a link is not the run's while the next one waits.
             goes_on = bool(report.measurements.family("mljob_successor"))
@@ -189,6 +240,7 @@ class Watch:
                 reports.append(report)
         # Logs and trials tell of ends too, which only the whole record of a job shows.
         self._over = over
+        self.unmeasured = frozenset(unmeasured)
         self.note_health()
         return reports
 

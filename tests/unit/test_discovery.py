@@ -236,6 +236,21 @@ def test_a_changed_config_moves_jobs_to_the_entries_that_match() -> None:
     assert looks.finder.current(none, looks.now).jobs == ()
 
 
+def test_an_entry_of_a_project_that_was_edited_keeps_the_runs_that_were_found() -> None:
+    running: dict[str, object] = {"wandb": "e/p", "bucket": "rl", "state": "running"}
+    looks = Looks([running, {"wandb": "e/q", "bucket": "rl"}])
+    looks.wandb.add("e/p/phi")
+    assert list(looks.jobs()) == ["phi"]
+    folder = {"checkpoints": ["/ckpt/{name}"], "labels": {"hold": "no-kill"}}
+    looks.config = Looks([{"wandb": "e/p", "bucket": "eval"}, running | folder]).config
+    [job] = looks.finder.current(looks.config, looks.now).jobs
+    assert (job.run, job.bucket, job.labels.hold, job.checkpoints) == ("phi", "rl", "no-kill", ("/ckpt/phi",))
+    looks.wandb.failure = DOWN  # what cannot be asked again is not gone
+    assert looks.fleet().jobs == (job,)
+    looks.config = Looks([{"wandb": "e/q", "bucket": "rl"}]).config
+    assert looks.fleet().jobs == ()
+
+
 def test_jobs_submitted_after_the_time_looked_at_are_hidden() -> None:
     looks = Looks([{"site": "m", "match": ".", "bucket": "rl"}])
     looks.schedulers["m"].records = [record("/u1/a", submitted=NOW - 1.0), record("/u1/b", submitted=NOW + 1.0)]

@@ -12,6 +12,7 @@ import pytest
 from runwatch.derive.history_digest import HistoryDigest
 from runwatch.facts import Failure, FailureReason, HistoryEnd
 from runwatch.sources.log_files import LocalLogFiles
+from runwatch.sources.log_history import LogHistoryReader
 from tests.unit.log_watching import BANNER, Watched, bar, bytes_read, logged_step, steps
 
 __all__ = ["bytes_read"]
@@ -301,3 +302,19 @@ def test_a_resumed_capture_counts_the_steps_done_again(tmp_path: Path) -> None:
     assert summary.steps.replayed_steps == 2
     assert summary.steps.latest_time is not None and update.run.ended_at is not None
     assert summary.steps.latest_time == pytest.approx(update.run.ended_at, abs=11)
+
+
+@pytest.mark.parametrize("by_facts", [True, False])
+def test_rows_that_went_to_another_reader_are_read_again(tmp_path: Path, by_facts: bool) -> None:
+    log = tmp_path / "log"
+    log.write_text(BANNER.format(total=100) + logged_step(1, 100) + logged_step(2, 100))
+    watched = Watched(log)
+    if by_facts:  # asked for before the log became the job's history
+        watched.watch.look(watched.job, lambda job_log: job_log.drop_rows(), until_caught_up=True)
+    else:
+        assert steps(watched.history()) == [1, 2]
+    watched.reader = LogHistoryReader(watched.watch)
+    with log.open("a") as more:
+        more.write(logged_step(3, 100))
+    assert steps(watched.history()) == [1, 2, 3]
+    assert steps(watched.history()) == []

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from runwatch.facts import Failure, FailureReason
 from runwatch.fleet import Job
 from runwatch.sources.log_follower import LogNews, PageStart
-from runwatch.sources.log_tails import TailFollower, overlap
+from runwatch.sources.log_tails import TailFollower, TailLine, overlap
 from tests.unit.log_watching import BANNER, Watched, logged_step, steps
+
+START = 1_790_000_000.0
 
 
 class Tails:
@@ -125,6 +127,40 @@ def test_the_age_of_first_lines_is_not_known_and_later_ones_came_with_their_look
         seen.append((news.files[0].modified, news.files[0].modified_is_known))
         now[0] += 60
     assert seen == [(5000.0, False), (5000.0, False), (5120.0, True), (5120.0, True)]
+
+
+def test_lines_whose_times_are_told_have_them_at_the_first_look() -> None:
+    lines = [TailLine("  Total optimization steps = 10", START)]
+    # One line of a bar that is redrawn is told when it ends; the bar's own seconds tell of what is in it.
+    lines += [
+        TailLine(text, START + 5 + 20 * step)
+        for step in (1, 2)
+        for text in logged_step(step, 10).removesuffix("\n").split("\n")
+    ]
+    lines += [
+        TailLine("daytona.common.errors.DaytonaAuthenticationError: Unauthorized", START + 50),
+        TailLine("daytona.common.errors.DaytonaAuthenticationError: Unauthorized"),  # not older than the one before
+        TailLine("RuntimeError: CUDA out of memory", START + 60),
+    ]
+    watched = Watched("auto", tail=lambda job, _: lines, bucket="datagen")
+    told = watched.history()
+    # The bar stood at 40 s in a line of 45 s: the attempt began at 5 s.
+    assert [(row.trainer_step, row.time) for row in told.rows] == [(1, START + 25), (2, START + 45)]
+    assert told.run.heartbeat == START + 60
+    facts = watched.facts()
+    assert facts.last_write == START + 60
+    assert facts.auth_failures == (START + 50,)
+    assert [failure.time for failure in facts.failures] == [START + 60]
+
+
+def test_a_log_that_brings_nothing_new_was_written_when_its_last_line_was() -> None:
+    follower = TailFollower("log", clock=lambda: START + 999)
+    written = []
+    for count in (1, 1, 2):
+        news = follower.look(lambda _, count=count: [TailLine("a", START), TailLine("b", START + 7)][:count])  # type: ignore[misc]
+        assert isinstance(news, LogNews)
+        written.append((news.files[0].modified, news.files[0].modified_is_known))
+    assert written == [(START, True), (START, True), (START + 7, True)]
 
 
 def test_steps_of_a_first_tail_without_stamps_have_no_time() -> None:

@@ -137,6 +137,25 @@ def test_hung_read_is_a_timeout_and_its_rows_come_once_when_it_ends(gates: Gates
     assert gates.calls["slow"] == 3
 
 
+def test_late_rows_say_how_long_ago_they_were_read(gates: Gates) -> None:
+    clock = Clock()
+    gates.close("slow")
+    source = PerJobSource(
+        SourceKind.HISTORY, gates.read(lambda j: update(1)), deadline=SOON, interval=600, clock=lambda: clock.now
+    )
+    thread = threading.Thread(target=poll, args=(source, job("slow")))
+    thread.start()
+    thread.join(SOON + 5)
+    clock.now = 35.0
+    gates.gates["slow"].set()
+    wait_until_one_has_ended(source)
+    clock.now = 600.0
+    late, fresh = (outcome for _, outcome in poll(source, job("slow")))
+    assert isinstance(late, HistoryUpdate)
+    assert isinstance(fresh, HistoryUpdate)
+    assert (late.age, fresh.age) == (565.0, 0.0)
+
+
 def test_late_listing_gives_way_to_a_look_of_now(gates: Gates) -> None:
     listings = iter([CheckpointListing((), ("old",)), CheckpointListing((), ("new",))])
     gates.close("slow")

@@ -145,11 +145,11 @@ def test_entries_that_cannot_be_read_are_left_out_alone(
     kept.keep_found([JOB])
     kept.save()
     held = json.loads(path.read_text())
-    held["found"] += [3, {"site": "s"}, {**held["found"][0], "ids": 7}]
+    held["found"] += [3, {"site": "s"}, {**held["found"][0], "ids": 7}, {**held["found"][0], "ids": []}]
     held["notes"] = "none"
     path.write_text(json.dumps(held))
     assert made(path, clock).found == (JOB,)
-    assert [message.endswith("3 entries could not be read and are left out") for _, message in told(caplog)] == [True]
+    assert [message.endswith("4 entries could not be read and are left out") for _, message in told(caplog)] == [True]
 
 
 def test_a_missing_file_and_one_that_is_not_wanted(

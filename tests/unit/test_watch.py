@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,25 @@ def test_a_source_that_only_ended_jobs_use_has_no_health() -> None:
     assert line(telemetry, "runwatch_source_up", source="history") is None
 
 
+def test_rows_that_come_late_are_as_old_as_their_reading() -> None:
+    clock = Clock()
+    watch, telemetry = watch_of(job("one"), clock=clock)
+    source = Scripted(SourceKind.HISTORY, lambda j: replace(update(0, 5), age=40.0))
+    binding = SourceBinding(source, "jsonl")
+
+    def looked(at: float) -> tuple[float | None, float | None]:
+        clock.now = START + at
+        watch.poll(binding)
+        seen = report_of(watch).measurements.get("mljob_observed_timestamp_seconds", source="history")
+        return seen, line(telemetry, "runwatch_source_last_success_timestamp_seconds", source="history")
+
+    assert looked(50) == (START + 10, START + 10)
+    source.answer = lambda j: update(5, 0)
+    assert looked(60) == (START + 60, START + 60)
+    source.answer = lambda j: replace(update(5, 5), age=40.0)
+    assert looked(70) == (START + 60, START + 60)  # a later answer was had already
+
+
 def test_no_progress_series_until_a_first_read_has_caught_up() -> None:
     watch, _ = watch_of(job("one"))
     pages = [HistoryUpdate(HistoryRun(), rows(0, 5), caught_up=False), update(5, 5)]
@@ -217,6 +237,31 @@ def test_the_next_history_is_asked_only_while_the_first_fails() -> None:
     watch.poll(SourceBinding(first, "wandb"))
     # The second was last read before the first's newest answer: it is not gone back to before it is read again.
     assert report_of(watch).measurements.get("mljob_step") == 24
+
+
+def test_a_history_that_answers_again_counts_once_it_has_been_read_up() -> None:
+    clock = Clock()
+    listed = job("one", history=(HistorySource(wandb="e/p/r"), HistorySource(jsonl=Path("/one.jsonl"))))
+    watch, _ = watch_of(listed, clock=clock)
+    answers: dict[str, Outcome] = {}
+    first = SourceBinding(Scripted(SourceKind.HISTORY, lambda j: answers["first"]), "wandb")
+    second = SourceBinding(Scripted(SourceKind.HISTORY, lambda j: answers["second"]), "jsonl")
+
+    def looked(seconds: float, **given: Outcome) -> tuple[float | None, float | None]:
+        clock.now = START + seconds
+        answers.update(given)
+        watch.poll(first)
+        watch.poll(second)
+        measured = report_of(watch).measurements
+        observed = measured.get("mljob_observed_timestamp_seconds", source="history")
+        return None if observed is None else observed - START, measured.get("mljob_step")
+
+    assert looked(0, first=update(0, 5)) == (0, 4)
+    assert looked(10, first=DOWN, second=update(0, 9)) == (10, 8)
+    assert looked(60, second=update(9, 5)) == (60, 13)
+    # Two rows came of those that wait: what they say is older than what the second history said.
+    assert looked(65, first=replace(update(5, 2), caught_up=False)) == (60, 13)
+    assert looked(70, first=update(7, 8)) == (70, 14)
 
 
 def test_an_ended_job_stays_for_linger_and_then_vanishes() -> None:

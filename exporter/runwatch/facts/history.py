@@ -66,7 +66,8 @@ class HistoryUpdate:
     `reset` tells that everything delivered before is void (the file was rewritten, the run was made anew): the
     digest starts again with these rows. `caught_up` is false while more rows wait at the source (a long first
     read): the job has no progress series until one update was caught up. `malformed` counts the rows or lines of
-    this update that could not be read.
+    this update that could not be read. `age` tells how many seconds ago it was read, where that is not now: it was
+    delivered late.
     """
 
     run: HistoryRun
@@ -74,3 +75,4 @@ class HistoryUpdate:
     caught_up: bool = True
     reset: bool = False
     malformed: int = 0
+    age: float = 0.0

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from runwatch.facts import FoundSchedulerJob, SchedulerState
 
@@ -50,7 +50,7 @@ class KnownJob(BaseModel):
     match: str
     name: str
     scheduler_job: str
-    ids: tuple[str, ...]
+    ids: tuple[str, ...] = Field(min_length=1)
     first_seen: float
     last_seen: float
     owner: str = ""

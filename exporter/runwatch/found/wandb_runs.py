@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 
-from runwatch.config.model import Config
+from runwatch.config.model import Config, Discovery
 from runwatch.facts import Failure, SourceKind
 from runwatch.fleet import FoundJob
 from runwatch.sources.protocol import FindsRuns
 from runwatch.telemetry import Telemetry
 
 _log = logging.getLogger(__name__)
+
+
+def moved_run(run: FoundJob, entries: Sequence[Discovery]) -> FoundJob | None:
+    """Give a run whose entry is no more, as it was written, to the entry of its project that is most like it.
+
+    None where no entry names its project any more: then nobody wants it.
+    """
+    before = run.discovery
+    if before in entries:
+        return run
+    of_project = [entry for entry in entries if entry.wandb is not None and entry.wandb == before.wandb]
+    if not of_project:
+        return None
+    return replace(
+        run,
+        discovery=max(
+            of_project,
+            key=lambda entry: (entry.state == before.state, entry.site == before.site, entry.bucket == before.bucket),
+        ),
+        places=None,
+    )
 
 
 class WandbDiscovery:
@@ -38,10 +61,9 @@ class WandbDiscovery:
             for run in listed:
                 job = FoundJob(run.path, run.display_name, run.created, run.state, run.user, entry)
                 self._found[run.path] = (job, now)
-        current = [entry for _, entry in entries]
         self._found = {
-            path: (job, last)
+            path: (moved, last)
             for path, (job, last) in self._found.items()
-            if job.discovery in current and (now - last <= config.linger or failures)
+            if (now - last <= config.linger or failures) and (moved := moved_run(job, config.discover)) is not None
         }
         return tuple(job for job, _ in self._found.values()), tuple(failures)

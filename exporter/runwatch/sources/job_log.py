@@ -22,7 +22,6 @@ from runwatch.sources.log_times import AttemptClocks, is_another_start
 MAX_FAILURES = 50
 _BAR_AT_ZERO = re.compile(r"\| *\d{1,12}/(\d{1,12}) \[00:00<\?", re.ASCII)
 """The first drawing of a progress bar: its rest is not known yet. It need not begin at step 0."""
-
 _ZONE_SECONDS = 900.0
 _LAST_STAMP_SECONDS = 60.0  # a stamp so shortly before the last row still tells when the trainer ended
 
@@ -98,6 +97,7 @@ class _Link:
     first_attempt: int
     stamp: float | None = None
     read_until: float | None = None
+    written: float | None = None  # when the line that is read now was, where who keeps the log tells that
     rows: int = 0
     newest_step: tuple[int, int] | None = None
     chunk: int | None = None
@@ -127,7 +127,7 @@ class JobLog:
         self._touched: list[_Link] = []
         self._last_untimed: _Untimed | None = None
         self._last_given: _Untimed | None = None
-        self._rows_given = 0
+        self.rows_given = 0
         self._is_void = False
         self._cursor = 0
         self._attempts = 0
@@ -170,8 +170,12 @@ class JobLog:
             self._skip(link)
         link.file = page.file
         link.splitter.written_at(page.file.modified)
-        for fragment in link.splitter.feed(page.data):
-            self._take_fragment(link, fragment)
+        for data, written in page.timed or ((page.data, None),):
+            link.written = written
+            for fragment in link.splitter.feed(data):
+                self._take_fragment(link, fragment)
+            if written is not None:
+                link.clocks.note_stamp(written)
         self._touch(link)
 
     def _touch(self, link: _Link) -> None:
@@ -208,7 +212,7 @@ class JobLog:
         link.failure_lines = self._parsers.make_failures()
         link.trainer.skip()
         self._starts_mid_run = True
-        self._is_void = self._is_void or self._rows_given > 0
+        self._is_void = self._is_void or self.rows_given > 0
         self._rows.clear()
         self._batch.clear()
         self._last_untimed = self._last_given = None
@@ -236,7 +240,8 @@ class JobLog:
         time = self._time_of_line(link, fragment)
         if self._parsers.at is not None and time is not None and time > self._parsers.at:
             return
-        link.failure_lines.feed((fragment,))
+        known = fragment if link.written is None or fragment.time is not None else replace(fragment, time=link.written)
+        link.failure_lines.feed((known,))
         self._console.take(fragment.text)
         if fragment.bar:
             return
@@ -246,8 +251,8 @@ class JobLog:
 
     def _time_of_line(self, link: _Link, fragment: LogFragment) -> float | None:
         """A line without a stamp is not older than the stamp before it, nor than the look that did not see it yet."""
-        if fragment.time is not None:
-            return fragment.time
+        if fragment.time is not None or link.written is not None:
+            return link.written if fragment.time is None else fragment.time
         known = [time for time in (link.stamp, link.read_until) if time is not None]
         return max(known, default=None)
 
@@ -302,12 +307,12 @@ class JobLog:
         reset, self._is_void = self._is_void, False
         unparsed = self._unparsed()
         malformed, self._unparsed_given = unparsed - self._unparsed_given, unparsed
-        self._rows_given = len(rows) if reset else self._rows_given + len(rows)
+        self.rows_given = len(rows) if reset else self.rows_given + len(rows)
         return HistoryUpdate(self._run(), rows, caught_up=self._caught_up, reset=reset, malformed=malformed)
 
     def drop_rows(self) -> None:
-        """Let go of rows that nobody will ask for: the job's history is not this log."""
-        self._rows.clear()
+        """Let go of rows that nobody asks for, as if they were given: the job's history is not this log."""
+        self.history()
 
     def _run(self) -> HistoryRun:
         newest = next(reversed(self._links.values()), None)

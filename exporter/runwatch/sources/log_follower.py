@@ -40,11 +40,15 @@ class PageStart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Bytes of one file."""
+    """Bytes of one file.
+
+    `timed` are the same bytes in portions, each with when it was written (Unix seconds), where something tells that.
+    """
 
     file: LogFile
     data: bytes
     start: PageStart
+    timed: tuple[tuple[bytes, float | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,13 @@ class LogHistoryReader:
         """Return the rows that came since the last read."""
         if not any(source.log is not None for source in job.history):
             return Failure(FailureReason.NOT_FOUND, "the job names no log as its history")
-        answer = self._watch.look(job, lambda log: (log, log.history()), until_caught_up=False)
+        answer = self._look(job)
+        if answer is None:
+            # Rows of it went to another reader, before this one was made: all of it is read again.
+            self._watch.forget(job.run)
+            answer = self._look(job)
+        if answer is None:
+            return Failure(FailureReason.OTHER, "its log is read by another reader too")
         if isinstance(answer, Failure):
             return answer
         log, update = answer
@@ -36,6 +42,16 @@ class LogHistoryReader:
             before, self._given[job.run] = self._given.get(job.run), log
         # The log was begun anew meanwhile (its other reader let go of it): its rows come from the first again.
         return replace(update, reset=True) if before is not None and before is not log else update
+
+    def _look(self, job: Job) -> tuple[JobLog, HistoryUpdate] | Failure | None:
+        """Look at the log and take its new rows; None where rows that were never given here are gone from it."""
+
+        def taken(log: JobLog) -> tuple[JobLog, HistoryUpdate] | None:
+            if log.rows_given and self._given.get(job.run) is not log:
+                return None
+            return log, log.history()
+
+        return self._watch.look(job, taken, until_caught_up=False)
 
     def forget(self, run: str) -> None:
         """Drop what is kept of a job."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from runwatch.facts import Failure, FailureReason
 from runwatch.sources.log_files import LogFile
@@ -11,7 +12,16 @@ from runwatch.sources.log_follower import LogNews, LogPage, PageStart
 
 TAIL_LINES = 5000
 
-FetchTail = Callable[[int], Sequence[str] | Failure]
+
+@dataclass(frozen=True, slots=True)
+class TailLine:
+    """A line, and when it was written where the interface tells that (Unix seconds)."""
+
+    text: str
+    time: float | None = None
+
+
+FetchTail = Callable[[int], Sequence[str | TailLine] | Failure]
 """Fetches at most so many of the newest lines."""
 
 
@@ -45,14 +55,15 @@ class TailFollower:
             return Failure(
                 FailureReason.OTHER, f"{self._name}: no lines came back, twice, where there were some before"
             )
-        return self._news(tuple(lines))
+        return self._news(tuple(TailLine(line) if isinstance(line, str) else line for line in lines))
 
-    def _news(self, lines: tuple[str, ...]) -> LogNews:
-        before, self._before = self._before, lines
+    def _news(self, lines: tuple[TailLine, ...]) -> LogNews:
+        texts = tuple(line.text for line in lines)
+        before, self._before = self._before, texts
         if before is None:
             start = PageStart.BEGINS if len(lines) < self._max_lines else PageStart.SKIPS
             return self._page(lines, start)
-        known = overlap(before, lines) or overlap(before[:-1], lines)  # the last line may have grown
+        known = overlap(before, texts) or overlap(before[:-1], texts)  # the last line may have grown
         if known:
             return self._page(lines[known:], PageStart.CONTINUES)
         if len(lines) < min(len(before), self._max_lines):
@@ -61,18 +72,21 @@ class TailFollower:
             return self._page(lines, PageStart.BEGINS)
         return self._page(lines, PageStart.SKIPS if before else PageStart.CONTINUES)
 
-    def _page(self, lines: Sequence[str], start: PageStart) -> LogNews:
-        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+    def _page(self, lines: Sequence[TailLine], start: PageStart) -> LogNews:
+        portions = tuple((f"{line.text}\n".encode("utf-8", "replace"), line.time) for line in lines)
         if start is PageStart.SKIPS:
-            data = b"\n" + data  # it begins at a line, which is none to drop
+            portions = ((b"\n", None), *portions)  # it begins at a line, which is none to drop
+        data = b"".join(text for text, _ in portions)
         self._size += len(data)
+        times = [line.time for line in lines if line.time is not None]
         if lines:
             # The lines of a first look may be of any age; those of a later one came since the look before.
-            self._changed_is_known = self._changed is not None
-            self._changed = self._clock()
+            self._changed_is_known = bool(times) or self._changed is not None
+            self._changed = max(times) if times else self._clock()
         changed = self._clock() if self._changed is None else self._changed
         file = LogFile(self._name, (0, self._generation), self._size, changed, self._changed_is_known)
-        pages = (LogPage(file, data, start),) if lines or start is PageStart.BEGINS else ()
+        page = LogPage(file, data, start, portions if times else ())
+        pages = (page,) if lines or start is PageStart.BEGINS else ()
         return LogNews(pages, (file,))
 
 

@@ -19,7 +19,7 @@ from runwatch.sources.file_roots import ANYWHERE, FileRoots
 from runwatch.sources.job_log import FailureParser, JobLog, LogParsers, TrainerParser
 from runwatch.sources.log_files import LocalLogFiles, LogFiles
 from runwatch.sources.log_follower import LogFollower, LogNews
-from runwatch.sources.log_tails import TailFollower
+from runwatch.sources.log_tails import TailFollower, TailLine
 from runwatch.sources.remote_log_files import RemoteLogFiles
 
 LOOK_SECONDS = 25.0
@@ -28,7 +28,7 @@ LOOK_SECONDS = 25.0
 LogPaths = Callable[[Job], Sequence[str]]
 """The paths that a job's scheduler gives, in the order of its links; empty while it gives none."""
 
-LogTail = Callable[[Job, int], Sequence[str] | Failure | None]
+LogTail = Callable[[Job, int], Sequence[str | TailLine] | Failure | None]
 """At most so many of a job's newest log lines from its scheduler; None where the scheduler has no such call."""
 
 
@@ -164,7 +164,7 @@ class LogWatch:
             return None
         no_tail = Failure(FailureReason.NOT_FOUND, "the scheduler names no log of this job")
 
-        def fetch(lines: int) -> Sequence[str] | Failure:
+        def fetch(lines: int) -> Sequence[str | TailLine] | Failure:
             self._count_request(job.site)
             answer = log_tail(job, lines)
             return no_tail if answer is None else answer

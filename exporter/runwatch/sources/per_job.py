@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from runwatch.facts import Failure, FailureReason, HistoryUpdate, LogFacts, SourceKind, TrialsUpdate
@@ -38,13 +38,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Look:
-    """One read: running until `ended`, which only the polling thread sets."""
+    """One read: running until `ended`, which only the polling thread sets. `returned` is when the reader was done."""
 
     job: Job
     future: Future[Outcome] = field(default_factory=Future)
     ended: bool = False
     forgotten: bool = False
     overdue: bool = False
+    returned: float = 0.0
 
 
 @dataclass(slots=True)
@@ -156,7 +157,9 @@ class PerJobSource:
 
     def _run(self, look: _Look) -> None:
         with _Rim(look.future):
-            look.future.set_result(self._read(look.job))
+            outcome = self._read(look.job)
+            look.returned = self._clock()
+            look.future.set_result(outcome)
         self._ended.put(look)
 
     def _end(self, look: _Look) -> bool:
@@ -266,7 +269,8 @@ class _Poll:
             self._answer(job, outcome)
             return False
         if isinstance(outcome, HistoryUpdate):
-            self._answer(job, outcome)
+            # It tells what was there when it was read: steps that were made since are not missing.
+            self._answer(job, replace(outcome, age=max(self._started - look.returned, 0.0)))
         return True
 
     def _take_ended(self, look: _Look) -> None:

@@ -17,6 +17,7 @@ from runwatch.sources.checkpoints import CheckpointReader
 from runwatch.sources.file_roots import FileRoots
 from runwatch.sources.jsonl import JsonLinesReader
 from runwatch.sources.log_history import LogHistoryReader
+from runwatch.sources.log_tails import TailLine
 from runwatch.sources.log_watch import LogWatch
 from runwatch.sources.per_job import PerJobSource
 from runwatch.sources.protocol import FindsRuns, FindsSchedulerJobs, Outcome, Source
@@ -74,6 +75,8 @@ class SourceSet:
         wanted = self._wanted(config, jobs)
         for key in [key for key, made in self._made.items() if key not in wanted or made.settings != wanted[key]]:
             self._retired.append(self._made.pop(key).binding.source)
+        if "log" not in wanted:
+            self._log_watch = None  # what it holds of jobs that are gone is not to meet them when they are back
         for key in sorted(wanted):
             if key not in self._made:
                 self._made[key] = self._make(key, config, wanted[key])
@@ -96,8 +99,9 @@ class SourceSet:
 
     def close_retired(self) -> None:
         """Release what is needed no more. Their last polls should be over."""
-        while self._retired:
-            self._retired.pop().close()
+        retired, self._retired = self._retired, []
+        for source in retired:
+            source.close()
 
     def close(self) -> None:
         """Release all connections and processes."""
@@ -238,14 +242,19 @@ class SourceSet:
         )
         return _Made(SourceBinding(source, "log" if history is not None else ""), settings)
 
-    def _log_tail(self, job: Job, lines: int) -> Sequence[str] | Failure | None:
-        """Fetch the newest lines through the job's scheduler, where that has a call for it."""
+    def _log_tail(self, job: Job, lines: int) -> Sequence[str | TailLine] | Failure | None:
+        """Fetch the newest lines through the job's scheduler, where that has a call for it.
+
+        Iris tells when each was written: at the first look nothing else does for lines without a stamp of their own.
+        """
         made = self._made.get(f"scheduler {job.site}")
         tail = getattr(made.binding.source, "log_tail", None) if made is not None else None
         if tail is None:
             return None
         answer = tail(job.scheduler_job, lines)
-        return answer if isinstance(answer, Failure) else [getattr(line, "text", line) for line in answer]
+        if isinstance(answer, Failure):
+            return answer
+        return [line if isinstance(line, str) else TailLine(line.text, line.time) for line in answer]
 
     def _counter(self, kind: SourceKind) -> Callable[[str], None]:
         return lambda site: self._telemetry.count_request(kind, site)
