@@ -7,12 +7,12 @@ from runwatch.alerting.promql import (
     JOB,
     NOT_OVER,
     but_not,
-    current,
     duration,
     either,
     grouped,
     in_state,
     lines,
+    newest,
     number,
 )
 from runwatch.alerting.records import beyond_interval
@@ -61,7 +61,7 @@ _IN_BRINGUP = either(
 )
 # A folder that is made with the first save is no wrong name.
 _FIRST_SAVE_TO_COME = lines(
-    f"time() - {current('mljob_first_step_timestamp_seconds')}",
+    f"time() - {newest('mljob_first_step_timestamp_seconds')}",
     "<=",
     grouped(
         either(

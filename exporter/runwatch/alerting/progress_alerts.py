@@ -15,6 +15,7 @@ from runwatch.alerting.promql import (
     in_state,
     latest,
     lines,
+    newest,
     not_blind,
     number,
     unless_firing,
@@ -107,7 +108,7 @@ _RESTARTS = lines(
     not_blind("MLJobRestartsWithoutProgress", "critical"),
 )
 
-_FAILURE_TIME = current("mljob_interruption_timestamp_seconds", 'cause="failure"')
+_FAILURE_TIME = newest("mljob_interruption_timestamp_seconds", 'cause="failure"')
 _FAILURES = current("mljob_interruptions", 'cause="failure"')
 _SHOWN = duration(t.TASK_FAILURE_SHOWN_SECONDS)
 
@@ -135,7 +136,7 @@ def _not_while_unknown(unknown: str, blind: str, name: str, severity: str) -> st
 
 # The age begins anew with the first new step after an interruption, which a blind history does not tell.
 _BEGINNING_UNKNOWN = _not_while_unknown(
-    "mljob:interruption_timestamp_seconds - mljob:last_step_timestamp_seconds > " + number(-t.CLOCK_SLACK_SECONDS),
+    in_phase("resuming"),
     "history",
     "MLJobNoCheckpoint",
     "critical",

@@ -80,6 +80,15 @@ def current(metric: str, matchers: str = "", *, source: str = "", keep: str = ""
     )
 
 
+def newest(metric: str, matchers: str = "") -> str:
+    """Return one series a job of a metric that tells when something newest was.
+
+    Such a time only rises, so what a replica that has gone blind keeps is never newer than what the other tells.
+    """
+    selector = f"{metric}{{{matchers}}}" if matchers else metric
+    return f"max by ({JOB}) ({selector})"
+
+
 def indented(text: str, by: int = 2) -> str:
     """Return the text with every line moved to the right."""
     return "\n".join(" " * by + line for line in text.splitlines())

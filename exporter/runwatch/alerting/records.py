@@ -17,6 +17,7 @@ from runwatch.alerting.promql import (
     indented,
     latest,
     lines,
+    newest,
     number,
     unless_firing,
     where,
@@ -38,14 +39,18 @@ def beyond_interval(age: str, floor: float) -> str:
 _AGE_SEEN = "(time() - mljob:observed_timestamp_seconds)"
 
 
-def _of_the_living(metric: str, word: str, deciding: str) -> str:
-    """Return a one-hot metric from the replicas to which all of its sources answer.
+def _of_the_living(metric: str, word: str, deciding: str) -> tuple[Recording, Recording]:
+    """Return the recordings of a one-hot metric: from the replicas to which all of its sources answer, and of all jobs.
 
     Where each replica lacks some source, but none is down, it is from those to which the deciding ones answer: two
     that see a half each must not be as good as blind.
     """
-    seen = current(metric, source=_SEEN_LIVING, keep=word, only="== 1")
-    return either(seen, lines(current(metric, source=deciding, keep=word, only="== 1"), but_not(seen)))
+    of_all = f"mljob:{word}_by_all_sources"
+    of_some = lines(current(metric, source=deciding, keep=word, only="== 1"), but_not(of_all))
+    return (
+        Recording(of_all, current(metric, source=_SEEN_LIVING, keep=word, only="== 1")),
+        Recording(f"mljob:{word}", either(of_all, of_some)),
+    )
 
 
 SOURCES = [
@@ -83,8 +88,8 @@ IDENTITY = [
             ),
         ),
     ),
-    Recording("mljob:state", _of_the_living("mljob_state", "state", deciding="scheduler")),
-    Recording("mljob:phase", _of_the_living("mljob_phase", "phase", deciding="history|trials")),
+    *_of_the_living("mljob_state", "state", deciding="scheduler"),
+    *_of_the_living("mljob_phase", "phase", deciding="history|trials"),
     Recording("mljob:successor", f"max by ({JOB}) (mljob_successor) == 1"),
     # A link that ended while the next one waits is not the end of the run.
     Recording(
@@ -160,9 +165,9 @@ PROGRESS = [
     ),
     Recording(
         _ATTEMPT_START,
-        either(current("mljob_attempt_start_timestamp_seconds"), f"max by ({JOB}) (mljob_start_timestamp_seconds)"),
+        either(newest("mljob_attempt_start_timestamp_seconds"), newest("mljob_start_timestamp_seconds")),
     ),
-    Recording("mljob:interruption_timestamp_seconds", current("mljob_interruption_timestamp_seconds")),
+    Recording("mljob:interruption_timestamp_seconds", newest("mljob_interruption_timestamp_seconds")),
     # A chain's link may wait for nodes as long as it must: what it has not done counts from when it runs.
     Recording(
         "mljob:resumable_since_timestamp_seconds",
@@ -171,7 +176,7 @@ PROGRESS = [
                 latest(interruption="mljob:interruption_timestamp_seconds", attempt=_ATTEMPT_START),
                 where(
                     lines(
-                        current("mljob_interruption_timestamp_seconds", 'cause="chain"'),
+                        newest("mljob_interruption_timestamp_seconds", 'cause="chain"'),
                         ">= mljob:interruption_timestamp_seconds",
                     )
                 ),
@@ -179,7 +184,7 @@ PROGRESS = [
             "mljob:interruption_timestamp_seconds",
         ),
     ),
-    Recording("mljob:last_step_timestamp_seconds", current("mljob_last_step_timestamp_seconds")),
+    Recording("mljob:last_step_timestamp_seconds", newest("mljob_last_step_timestamp_seconds")),
     Recording(
         "mljob:step_age_seconds", "mljob:progress_observed_timestamp_seconds - mljob:last_step_timestamp_seconds"
     ),
@@ -211,9 +216,9 @@ CHECKPOINTS = [
         "mljob:saves_counted_from_timestamp_seconds",
         lines(
             latest(
-                first_step=current("mljob_first_step_timestamp_seconds"),
-                attempt=current("mljob_attempt_first_step_timestamp_seconds"),
-                gap=current("mljob_gap_end_timestamp_seconds", 'cause!="unexplained"'),
+                first_step=newest("mljob_first_step_timestamp_seconds"),
+                attempt=newest("mljob_attempt_first_step_timestamp_seconds"),
+                gap=newest("mljob_gap_end_timestamp_seconds", 'cause!="unexplained"'),
             ),
             where("mljob_first_step_timestamp_seconds"),
         ),
@@ -258,7 +263,7 @@ TRIALS = [
             "mljob:results_observed_timestamp_seconds",
             "-",
             latest(
-                result=current("mljob_last_trial_timestamp_seconds"), attempt="mljob:attempt_start_timestamp_seconds"
+                result=newest("mljob_last_trial_timestamp_seconds"), attempt="mljob:attempt_start_timestamp_seconds"
             ),
         ),
     ),

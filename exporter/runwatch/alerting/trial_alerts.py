@@ -13,6 +13,7 @@ from runwatch.alerting.promql import (
     in_phase,
     in_state,
     lines,
+    newest,
     not_blind,
     number,
     where,
@@ -71,7 +72,7 @@ _ENGINE_IDLE = lines(
         lines(
             'mljob:observed_timestamp_seconds{source="log"}',
             "- on (run, site)",
-            current("mljob_engine_last_success_timestamp_seconds"),
+            newest("mljob_engine_last_success_timestamp_seconds"),
             f"<= {number(_IDLE_SECONDS)}",
         )
     ),
@@ -82,7 +83,7 @@ _ENGINE_IDLE = lines(
 )
 
 _SINCE_LAST_RESULT = 'mljob:results_observed_timestamp_seconds{{bucket="{bucket}"}}\n- {last}\n> {limit}'
-_LAST_RESULT = current("mljob_last_trial_timestamp_seconds")
+_LAST_RESULT = newest("mljob_last_trial_timestamp_seconds")
 
 _ZOMBIE = lines(
     grouped(
@@ -91,7 +92,7 @@ _ZOMBIE = lines(
             _SINCE_LAST_RESULT.format(bucket="eval", last=_LAST_RESULT, limit=number(t.ZOMBIE_EVAL_SECONDS)),
             _SINCE_LAST_RESULT.format(
                 bucket="datagen",
-                last=current("mljob_upload_timestamp_seconds"),
+                last=newest("mljob_upload_timestamp_seconds"),
                 limit=number(t.ZOMBIE_UPLOADED_SECONDS),
             ),
             _SINCE_LAST_RESULT.format(bucket="datagen", last=_LAST_RESULT, limit=number(t.ZOMBIE_DATAGEN_SECONDS)),
