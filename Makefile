@@ -69,7 +69,7 @@ install_packages() {
 }
 endef
 
-.PHONY: setup help demo test lint bench docs audit image-lock quiet-week pictures clean programs peers moved
+.PHONY: setup help demo test lint bench docs audit image-lock quiet-week survivors pictures clean programs peers moved
 
 setup: $(STAMP) programs ## make the virtual environment and install what is missing
 	@echo "ready: $(VENV)/bin/runwatch --help (make help lists the other targets)"
@@ -88,6 +88,12 @@ bench: $(STAMP) programs ## the benchmarks, one at a time, with their figures
 
 quiet-week: $(STAMP) programs ## a week of healthy jobs: nothing may fire but what is listed (takes long)
 	@$(RUN) -m tests.scenarios.quiet --days 7 --step 5
+
+survivors: $(STAMP) programs ## run every mutant of the rules, and note those that no scenario kills (some minutes)
+	@page=$$(mktemp)
+	trap 'rm -f "$$page"' EXIT
+	$(RUN) -m tests.scenarios.mutation >"$$page"
+	cat "$$page" >tests/scenarios/mutation/survivors.txt
 
 pictures: $(STAMP) programs ## draw the dashboards with Grafana's own code into build/pictures (needs chromium)
 	@$(RUN) -m tests.grafana.pictures build/pictures

@@ -142,7 +142,7 @@ def test_what_is_kept_for_sources_goes_with_them() -> None:
     for number in range(50):
         watch.poll(SourceBinding(Scripted(SourceKind.HISTORY, lambda j: update(0, 5)), "jsonl"))
         watch.set_jobs(CONFIG, [job("one"), job(f"cell-{number}")])
-        gc.collect()
+    gc.collect()
     # The last source was not polled since a job was dropped.
     assert [sorted(runs) for runs in watch._to_forget.values()] == [["cell-48"]]
 

@@ -16,6 +16,7 @@ from tests.scenarios.mutation.rename import RuleBook
 from tests.scenarios.mutation.trial import killed
 from tests.scenarios.played import play_once
 
+SURVIVORS = Path(__file__).with_name("survivors.txt")
 WORKERS = 2
 JUDGES = 6
 """How many alerts may judge a change of a recording, one after another, until one of them tells it."""
@@ -46,20 +47,28 @@ def is_about(scenario: Scenario, alert: str) -> bool:
     return alert in covered | {firing.alert for firing in scenario.expect}
 
 
-def score(rule_paths: Sequence[Path], played: Sequence[Played], folder: Path) -> Score:
+def known_survivors() -> frozenset[str]:
+    """Return the names of the mutants that no scenario killed when `make survivors` last ran them all."""
+    return frozenset(SURVIVORS.read_text().splitlines())
+
+
+def score(
+    rule_paths: Sequence[Path], played: Sequence[Played], folder: Path, given_up: frozenset[str] = frozenset()
+) -> Score:
     """Run every mutant through the scenarios that are about its alert, until one kills it.
 
     Args:
         rule_paths: the rule files.
         played: the scenarios.
         folder: where files may be written.
+        given_up: names of mutants that are not run and count as survivors: those take longest.
 
     Raises:
         HarnessError: promtool refuses the rules, or an alert as it is does not fire as often as a scenario says.
     """
     book = RuleBook(read_rules(list(rule_paths)))
     mutants = [mutant for mutant in mutants_of(book.rules) if not reason_of(mutant)]
-    alive = mutants
+    alive = [mutant for mutant in mutants if mutant.name not in given_up]
     for turn in range(JUDGES):
         by_alert: dict[str, list[Mutant]] = {}
         for mutant in alive:
@@ -77,7 +86,8 @@ def score(rule_paths: Sequence[Path], played: Sequence[Played], folder: Path) ->
         with ThreadPoolExecutor(WORKERS) as pool:
             dead = set().union(*_all(pool, run, by_size))
         alive = [mutant for mutant in alive if mutant.name not in dead]
-    return Score(tuple(mutants), tuple(alive))
+    living = {mutant.name for mutant in alive} | given_up
+    return Score(tuple(mutants), tuple(mutant for mutant in mutants if mutant.name in living))
 
 
 def _all(pool: Executor, run: Callable[[str], set[str]], alerts: Iterable[str]) -> list[set[str]]:

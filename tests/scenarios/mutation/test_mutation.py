@@ -10,7 +10,7 @@ import pytest
 from tests.scenarios.judge import play, rule_files
 from tests.scenarios.mutation.equivalent import EQUIVALENTS
 from tests.scenarios.mutation.mutants import mutants_of, read_rules
-from tests.scenarios.mutation.score import played_in_processes, score
+from tests.scenarios.mutation.score import known_survivors, played_in_processes, score
 from tests.scenarios.played import shared_folder
 from tests.scenarios.test_scenarios import CORPUS, promtool  # noqa: F401  # the fixture: without promtool nothing can be judged
 
@@ -21,9 +21,27 @@ WANTED = 0.95
 def test_scenarios_kill_mutants_of_the_rules(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, record_property: Callable[[str, object], None]
 ) -> None:
-    result = score(rule_files(), played_in_processes(CORPUS, shared_folder(tmp_path_factory)), tmp_path)
+    played = played_in_processes(CORPUS, shared_folder(tmp_path_factory))
+    result = score(rule_files(), played, tmp_path, given_up=known_survivors())
     record_property("printed", "\n".join(result.lines()))
     assert result.share >= WANTED, "\n".join(result.lines())
+
+
+def test_every_known_survivor_is_a_mutant() -> None:
+    names = {mutant.name for mutant in mutants_of(read_rules(rule_files()))}
+    stale = known_survivors() - names
+    assert not stale, f"`make survivors` finds them anew: {sorted(stale)}"
+
+
+def test_a_survivor_that_is_known_is_not_run_and_counts(tmp_path: Path) -> None:
+    rules, scenario = tmp_path / "rules.yaml", tmp_path / "few.yaml"
+    rules.write_text(_RULES)
+    scenario.write_text(_SCENARIO)
+    killed = "MLJobFew: line 1: > → <"
+    found = score([rules], [play(scenario)], tmp_path).survivors
+    assert killed not in {mutant.name for mutant in found}
+    with_it = score([rules], [play(scenario)], tmp_path, given_up=frozenset({killed})).survivors
+    assert {mutant.name for mutant in with_it} == {killed, *(mutant.name for mutant in found)}
 
 
 def test_every_reason_for_equivalence_is_about_a_mutant() -> None:
