@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.e2e.prometheus_process import STARTS, free_port, get, is_ready_or_over
-from tests.e2e.running_server import eventually
+from tests.e2e.running_server import eventually, written_so_far
 from tests.required_programs import required_program
 
 NAMES = ("prometheus-alertmanager", "alertmanager")  # Debian's name, and the project's own
@@ -59,4 +59,4 @@ def alerting(config: Path, folder: Path) -> Iterator[Alertmanager]:
         finally:
             process.terminate()
             process.wait(30)
-    raise AssertionError(log.read_text())
+    raise AssertionError(written_so_far(log))

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from tests.e2e.prometheus_tools import promtool
-from tests.e2e.running_server import eventually
+from tests.e2e.running_server import eventually, written_so_far
 from tests.required_programs import required_program
 
 STARTS = 3  # somebody else may take the free port before Prometheus binds it
@@ -113,7 +113,7 @@ def running(
         finally:
             process.terminate()
             process.wait(30)
-    raise AssertionError(log.read_text())
+    raise AssertionError(written_so_far(log))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.prometheus_process import answers, get
-from tests.e2e.running_server import eventually
+from tests.e2e.running_server import eventually, written_so_far
 
 SERVING = re.compile(r"^serving http://127\.0\.0\.1:(\d+)$", re.MULTILINE)
 
@@ -36,10 +36,12 @@ def serving(config: Path, *arguments: str) -> Iterator[Exporter]:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         eventually(
-            lambda: process.poll() is not None or SERVING.search(log.read_text()) is not None, "it tells its port", 60
+            lambda: process.poll() is not None or SERVING.search(written_so_far(log)) is not None,
+            "it tells its port",
+            60,
         )
-        found = SERVING.search(log.read_text())
-        assert found is not None, log.read_text()
+        found = SERVING.search(written_so_far(log))
+        assert found is not None, written_so_far(log)
         port = int(found[1])
         eventually(lambda: answers(f"http://127.0.0.1:{port}/-/ready"), "it is ready", 60)
         yield Exporter(process, port)

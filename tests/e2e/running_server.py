@@ -26,6 +26,11 @@ def eventually(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> N
         time.sleep(0.02)
 
 
+def written_so_far(log: Path) -> str:
+    """Return what a live process has written; its last write may end within a letter."""
+    return log.read_text(errors="replace")
+
+
 def never_reloads() -> ReloadResult:
     raise AssertionError("a reload was asked for")
 

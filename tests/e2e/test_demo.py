@@ -20,7 +20,7 @@ from runwatch.demo import guide
 from runwatch.demo.fleet import BRINGUP, COLLAPSING, ENDED, EVAL, FAILED, LIVE, LOGGED, RL, STALLED
 from tests.e2e.alertmanager_process import alertmanager_program
 from tests.e2e.prometheus_process import Prometheus, get, prometheus_program
-from tests.e2e.running_server import eventually
+from tests.e2e.running_server import eventually, written_so_far
 
 LAST_LINE = "Ctrl-C ends all of it."
 ALL_JOBS = (ENDED, LIVE, STALLED, RL, COLLAPSING, BRINGUP, FAILED, LOGGED, EVAL)
@@ -33,7 +33,7 @@ class Demo:
     temporary: Path
 
     def text(self) -> str:
-        return self.output.read_text()
+        return written_so_far(self.output)
 
     def ports(self) -> set[int]:
         return {int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)", self.text())}
@@ -55,8 +55,8 @@ def running_demo(tmp_path: Path, port: int, **environment: str) -> Iterator[Demo
     with output.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file, env=surroundings)
     try:
-        eventually(lambda: process.poll() is not None or LAST_LINE in output.read_text(), "the demo is up", 90)
-        assert process.poll() is None, output.read_text()
+        eventually(lambda: process.poll() is not None or LAST_LINE in written_so_far(output), "the demo is up", 90)
+        assert process.poll() is None, written_so_far(output)
         yield Demo(process, output, temporary)
     finally:
         process.terminate()

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.e2e.echoing_upstream import echoing
-from tests.e2e.running_server import eventually
+from tests.e2e.running_server import eventually, written_so_far
 from tests.peers.wandb_server import WandbServer
 from tests.peers.wandb_server_runs import PeerRun
 
@@ -139,9 +139,9 @@ def serving(rig: Rig) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
             cwd=rig.folder / "left",
         )
     try:
-        eventually(lambda: process.poll() is not None or "serving http://" in log.read_text(), "it serves", 60)
-        assert process.poll() is None, log.read_text()
-        address = next(line for line in log.read_text().splitlines() if line.startswith("serving ")).split()[1]
+        eventually(lambda: process.poll() is not None or "serving http://" in written_so_far(log), "it serves", 60)
+        assert process.poll() is None, written_so_far(log)
+        address = next(line for line in written_so_far(log).splitlines() if line.startswith("serving ")).split()[1]
         with httpx.Client(base_url=address, auth=("prometheus", KEY), timeout=60) as client:
             yield process, client
     finally:

@@ -17,6 +17,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.e2e.running_server import written_so_far
 from tests.peers.wandb_server import KEY, Fault, WandbServer
 from tests.peers.wandb_server_runs import PeerRun
 
@@ -143,7 +144,7 @@ class Exporter:
             if any(name == until and set(labels.items()) <= set(pairs) for name, pairs in samples):
                 return samples
             time.sleep(0.1)
-        raise AssertionError(f"no {until}{labels} after {seconds} s\n{self.log.read_text()}")
+        raise AssertionError(f"no {until}{labels} after {seconds} s\n{written_so_far(self.log)}")
 
     def wait_ready(self, seconds: float = 60.0) -> None:
         """Wait until every source was tried."""
@@ -153,7 +154,7 @@ class Exporter:
             if ready is not None and ready.status_code == 200:
                 return
             time.sleep(0.1)
-        raise AssertionError(f"not ready after {seconds} s\n{self.log.read_text()}")
+        raise AssertionError(f"not ready after {seconds} s\n{written_so_far(self.log)}")
 
     def kill(self, number: int = signal.SIGKILL) -> int:
         self.process.send_signal(number)
