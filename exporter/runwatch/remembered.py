@@ -157,6 +157,7 @@ class Remembered:
             )
             return
         except OSError as error:
+            self._is_foreign = True
             self._say("read", f"{path}: cannot be read, so what schedulers forgot is not known: {error.strerror}")
             return
         try:
@@ -184,6 +185,7 @@ class Remembered:
         self._found = tuple(found)
         self._written = held
         if skipped:
+            self._is_foreign = True
             self._say("read", f"{path}: {skipped} entries could not be read and are left out")
 
     def _say(self, about: str, message: str, level: int = logging.WARNING) -> None:

@@ -84,6 +84,10 @@ class Submitted:
         self.ids["fine, never"] = self.cluster.submit(
             "-J", "fine", f"--dependency=afternotok:{fine}", "--wrap", "sleep 300"
         )
+        self.submit("alone", "--wrap", "sleep 300")
+        self.ids["alone, next"] = self.cluster.submit(
+            "-J", "alone", "--dependency=singleton", "--begin=now+1hour", "--wrap", "sleep 300"
+        )
         self.submit("array", "--array=0-5%2", "--wrap", "test $SLURM_ARRAY_TASK_ID = 0 && exit 5; sleep 300")
         self.submit("many", "--array=0-999", "--hold", "--wrap", "sleep 300")
         self.submit("logs elsewhere", "--wrap", ELSEWHERE)
@@ -180,7 +184,7 @@ def test_failed_step_of_a_job_that_completed(slurm: Submitted, watcher: SlurmSch
     until_state(watcher, "failed step", SchedulerState.SUCCEEDED)
     # Accounting may be a moment behind the controller; a source that is new asks it at once.
     wait_for("the step's exit code", lambda: facts(slurm.scheduler(), "failed step").exit_code == 7)
-    assert facts(slurm.scheduler(), "failed step").detail == "COMPLETED, but one of its steps failed with exit code 7"
+    assert facts(slurm.scheduler(), "failed step").detail == "COMPLETED, but one of its steps failed: exit code 7"
 
 
 def test_cancelled_while_running(slurm: Submitted, watcher: SlurmScheduler) -> None:
@@ -220,7 +224,8 @@ def test_requeued_job_waits_again(slurm: Submitted, watcher: SlurmScheduler) -> 
         return slurm.cluster.run("squeue", "-h", "-o", "%T %r", "-j", job) == "PENDING BeginTime"
 
     wait_for("the job waiting for its time", waits_for_its_time)
-    slurm.cluster.run("scontrol", "update", f"jobid={job}", "starttime=now")
+    # Not in the second in which it was requeued: its node still takes the new start for the old one, and refuses it.
+    slurm.cluster.run("scontrol", "update", f"jobid={job}", "starttime=now+3seconds")
     again = until_state(watcher, job, SchedulerState.RUNNING)
     assert ends(again) == [(f"{job}:0", AttemptEnd.PREEMPTED), (f"{job}:1", AttemptEnd.RUNNING)]
     wait_for("both starts from accounting alone", lambda: ends(facts(slurm.scheduler(), job)) == ends(again))
@@ -231,6 +236,15 @@ def test_dependency_that_can_never_be_met(slurm: Submitted, watcher: SlurmSchedu
     expected = Successor(slurm.ids["fine, never"], running=False, can_start=False)
     wait_for("the dependency judged", lambda: facts(watcher, slurm.ids["fine"]).successor == expected)
     assert facts(watcher, "fine").successor == expected
+
+
+def test_job_that_was_to_run_alone_under_its_name_comes_next(slurm: Submitted, watcher: SlurmScheduler) -> None:
+    job = slurm.ids["alone"]
+    until_state(watcher, job, SchedulerState.RUNNING)
+    slurm.cluster.run("scancel", job)
+    # squeue tells of the dependency only until it is met: it is remembered.
+    ended = until_state(watcher, job, SchedulerState.KILLED)
+    assert ended.successor == Successor(slurm.ids["alone, next"], running=False, can_start=True)
 
 
 def test_tasks_of_an_array_are_counted(slurm: Submitted, watcher: SlurmScheduler) -> None:

@@ -150,6 +150,9 @@ def test_entries_that_cannot_be_read_are_left_out_alone(
     path.write_text(json.dumps(held))
     assert made(path, clock).found == (JOB,)
     assert [message.endswith("4 entries could not be read and are left out") for _, message in told(caplog)] == [True]
+    again = made(path, clock)
+    again.save()
+    assert json.loads((tmp_path / "state.json.unreadable").read_text()) == held
 
 
 def test_a_missing_file_and_one_that_is_not_wanted(
@@ -209,6 +212,20 @@ kept.save()
 kept.save()
 print(kept.recall("s", "1", "k"))
 """
+
+
+def test_a_file_that_may_not_be_read_is_kept_aside() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "state.json").write_text("somebody's own")
+        (folder / "state.json").chmod(0o000)
+        folder.chmod(0o777)
+        subprocess.run([sys.executable, "-c", READ_ONLY, name], capture_output=True, check=True)
+        aside = folder / "state.json.unreadable"
+        aside.chmod(0o600)
+        assert aside.read_text() == "somebody's own"
+        (folder / "state.json").chmod(0o600)
+        assert "somebody" not in (folder / "state.json").read_text()
 
 
 def test_a_file_that_may_not_be_read_in_a_folder_that_may_not_be_written() -> None:

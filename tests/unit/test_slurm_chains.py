@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runwatch.facts import SchedulerState, Successor
-from runwatch.parsing.slurm_chains import choose
+from runwatch.parsing.slurm_chains import choose, components
 from runwatch.parsing.slurm_ids import JobId, parse_dependencies
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
 from runwatch.sources.slurm_facts import facts_of
@@ -97,3 +97,16 @@ def test_chain_goes_on_with_the_link_that_runs_where_another_ended_beside_it() -
     links[1].see([])
     lost = choose([memory.view("no accounting") for memory in links], by_name=False)
     assert (lost.main.id, lost.main.newest.state) == ("3", SchedulerState.FAILED)
+
+
+def test_jobs_that_were_to_run_alone_under_their_name_are_a_chain() -> None:
+    """`--dependency=singleton` names no job: it waits for all earlier ones of its name and user."""
+    links = [
+        link("1", "TIMEOUT", 100.0, 200.0),
+        link("2", "TIMEOUT", 210.0, 300.0, depends="singleton(fulfilled)"),
+        link("5", "PENDING", depends="singleton(unfulfilled)", reason="Dependency"),
+    ]
+    assert components([memory.view("") for memory in links])["1"] == {"1", "2", "5"}
+    assert successor(*links) == Successor("5", running=False, can_start=True)
+    alone = [links[0], link("3", "RUNNING", 120.0)]
+    assert components([memory.view("") for memory in alone])["1"] == {"1"}

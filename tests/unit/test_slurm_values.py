@@ -195,7 +195,8 @@ def test_state_words() -> None:
         ("TIMEOUT", "0:0", None),  # sacct, of the same job
         ("CANCELLED", "0:15", None),
         ("CANCELLED", "143:0", None),  # scontrol, where a shell caught it
-        ("OUT_OF_MEMORY", "0:125", 253),
+        ("OUT_OF_MEMORY", "0:125", None),  # SLURM's mark of a kill for want of memory: no signal has this number
+        ("OUT_OF_MEMORY", "137:0", 137),
         ("RUNNING", "0:0", None),
         ("FAILED", "", None),
     ],

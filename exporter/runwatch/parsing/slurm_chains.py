@@ -1,9 +1,9 @@
 """Restart chains: which jobs are links of one run, which of them is the run now, and which comes next.
 
-A chain is made with `--dependency=afterany:<previous>` or `afternotok`, each link under the same name and by the same
-user. SLURM shows a dependency only while the job waits for it; later the command line that accounting keeps tells it.
-Where neither does, a job of the same name, folder and command that was submitted before another ended and started
-after it, is the next link.
+A chain is made with `--dependency=afterany:<previous>`, `afternotok` or `singleton`, each link under the same name and
+by the same user. SLURM shows a dependency only while the job waits for it; later the command line that accounting keeps
+tells it. Where neither does, a job of the same name, folder and command that was submitted before another ended and
+started after it, is the next link.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from runwatch.parsing.slurm_tasks import SAME_START_SECONDS, TaskView
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """One job as a link of a chain. `waits_for` are the ids of the jobs that its dependency names, now or once.
+    """One job as a link of a chain. `waits_for` are the ids of the jobs that its dependency names, now or once;
+    `is_singleton`, that it waits for all earlier jobs of its name.
 
     `can_start` is what SLURM says of this job alone; `held_by` are the ids of the jobs without which it cannot start.
     """
@@ -34,6 +35,7 @@ class LinkView:
     waiting: str
     can_start: bool
     held_by: frozenset[str] = frozenset()
+    is_singleton: bool = False
     counts: TaskCounts | None = None
     expected: int | None = None
 
@@ -125,7 +127,7 @@ def components(links: Collection[LinkView]) -> dict[str, frozenset[str]]:
     known = {link.id: link for link in links}
     joined = {link.id: {link.id} for link in links}
     pairs = [(link.id, earlier) for link in links for earlier in link.waits_for if earlier in known]
-    for later, earlier in [*pairs, *_one_behind_the_other(links)]:
+    for later, earlier in [*pairs, *_singletons(links), *_one_behind_the_other(links)]:
         one, other = joined[later], joined[earlier]
         if one is not other:
             small, large = sorted((one, other), key=len)
@@ -133,6 +135,12 @@ def components(links: Collection[LinkView]) -> dict[str, frozenset[str]]:
             for moved in small:
                 joined[moved] = large
     return {link: frozenset(chain) for link, chain in joined.items()}
+
+
+def _singletons(links: Collection[LinkView]) -> list[tuple[str, str]]:
+    """Pair every job that was to run alone under its name with the one that was submitted before it."""
+    ordered = sorted(links, key=lambda link: link.number)
+    return [(later.id, earlier.id) for earlier, later in itertools.pairwise(ordered) if later.is_singleton]
 
 
 def _one_behind_the_other(links: Collection[LinkView]) -> list[tuple[str, str]]:
@@ -152,7 +160,7 @@ def _one_behind_the_other(links: Collection[LinkView]) -> list[tuple[str, str]]:
             pairs += [
                 (later.id, earlier.id)
                 for earlier, later in steps
-                if not later.waits_for and (later.submitted or 0.0) < (earlier.ended or 0.0)
+                if not (later.waits_for or later.is_singleton) and (later.submitted or 0.0) < (earlier.ended or 0.0)
             ]
     return pairs
 

@@ -87,8 +87,13 @@ class Dependency:
 
     @property
     def makes_link(self) -> bool:
-        """Whether it is a kind that restart chains are made with."""
+        """Whether it names the job before in a restart chain."""
         return self.kind in _RESTART_KINDS
+
+    @property
+    def is_singleton(self) -> bool:
+        """Whether it waits for all earlier jobs of the same name and user."""
+        return self.kind == "singleton"
 
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:

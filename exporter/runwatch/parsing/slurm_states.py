@@ -70,6 +70,10 @@ scontrol gives the signal that SLURM sent, or the code of a shell that caught it
 """
 
 
+_LARGEST_SIGNAL = 64
+"""Linux has no signal above. SLURM marks what the kernel killed for want of memory with 125, which is no signal."""
+
+
 def meaning(word: str) -> StateMeaning:
     """Return what a state means; a word that is not known says neither that the job lives nor that it ended."""
     return STATES.get(word, _NOT_KNOWN)
@@ -91,12 +95,25 @@ def parse_exit(text: str) -> tuple[int, int] | None:
 def exit_code(word: str, exited: tuple[int, int] | None) -> int | None:
     """Return a job's exit code; of a program that a signal ended, 128 and the signal, as shells count.
 
-    None while the job is not over, and where SLURM ended it.
+    None while the job is not over, where SLURM ended it, and where it only marks a kill for want of memory.
     """
     if exited is None or not meaning(word).terminal or word in _ENDED_FROM_OUTSIDE:
         return None
-    code, sent = exited
-    return code or (128 + sent if sent else 0)
+    return as_shells_count(*exited)
+
+
+def as_shells_count(code: int, sent: int) -> int | None:
+    """Return the code, or 128 and the signal where there is none; None for a mark that is neither."""
+    if code or not sent:
+        return code
+    return 128 + sent if sent <= _LARGEST_SIGNAL else None
+
+
+def how_it_ended(code: int, sent: int) -> str:
+    """Say which signal or exit code ended a program."""
+    if code or not sent:
+        return f"exit code {code}"
+    return f"signal {sent}" if sent <= _LARGEST_SIGNAL else "killed for want of memory"
 
 
 _WAITING: tuple[tuple[str, tuple[str, ...]], ...] = (

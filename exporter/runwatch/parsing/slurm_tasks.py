@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from runwatch.facts import Attempt, AttemptEnd, SchedulerState
-from runwatch.parsing.slurm_states import exit_code, meaning
+from runwatch.parsing.slurm_states import as_shells_count, exit_code, how_it_ended, meaning
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
 
 SAME_START_SECONDS = 0.5
@@ -118,8 +118,7 @@ def _exited(word: str, detail: JobDetail | None, row: AccountingRow | None) -> t
 def _text(word: str, exited: tuple[int, int] | None, reason: str) -> str:
     parts = [word]
     if exited is not None and meaning(word).terminal and exited != (0, 0):
-        code, sent = exited
-        parts.append(f"signal {sent}" if sent else f"exit code {code}")
+        parts.append(how_it_ended(*exited))
     if reason and reason.strip("()") not in {"None", "null", ""}:
         parts.append(f"reason {reason.strip('()')}")
     return ", ".join(part for part in parts if part)
@@ -129,9 +128,7 @@ def _failed_step(word: str, row: AccountingRow | None) -> tuple[int | None, str]
     """A job that ended with 0 though one of its steps failed: a success for SLURM, not to be passed over in silence."""
     if word != "COMPLETED" or row is None or row.word != word or row.derived in (None, (0, 0)) or row.derived is None:
         return None
-    code, sent = row.derived
-    told = f"signal {sent}" if not code and sent else f"exit code {code}"
-    return code or 128 + sent, f"COMPLETED, but one of its steps failed with {told}"
+    return as_shells_count(*row.derived), f"COMPLETED, but one of its steps failed: {how_it_ended(*row.derived)}"
 
 
 def _starts(rows: Sequence[AccountingRow], seen: Iterable[Start], live: Start | None, *, waits: bool) -> list[Start]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from runwatch.facts import AttemptEnd, SchedulerState, TaskCounts
 from runwatch.parsing.slurm_chains import LinkView
-from runwatch.parsing.slurm_ids import dependencies_of_submit_line, must_end_first
+from runwatch.parsing.slurm_ids import Dependency, dependencies_of_submit_line, must_end_first
 from runwatch.parsing.slurm_states import can_start, meaning, waiting
 from runwatch.parsing.slurm_tasks import SAME_START_SECONDS, Start, TaskView, view_task
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
@@ -96,6 +96,7 @@ class LinkMemory:
     workdir: str = ""
     submit_line: str = ""
     waits_for: set[str] = field(default_factory=set)
+    is_singleton: bool = False
     tasks: dict[str, TaskMemory] = field(default_factory=dict)
     rest: QueueRecord | None = None
     accounted: bool = False
@@ -127,7 +128,7 @@ class LinkMemory:
 
     def _keep(self, record: QueueRecord) -> None:
         self.name, self.user, self.workdir = record.name, record.user, record.workdir
-        self.waits_for |= {dependency.job for dependency in record.dependencies if dependency.makes_link}
+        self._wait_for(record.dependencies)
         if record.id.component:
             return
         if record.id.tasks is not None and record.id.task is None:
@@ -135,6 +136,12 @@ class LinkMemory:
             return
         if self.tasks.setdefault(record.id.key, TaskMemory()).update(record):
             self.ask_again()
+
+    def _wait_for(self, dependencies: Iterable[Dependency]) -> None:
+        for dependency in dependencies:
+            if dependency.makes_link:
+                self.waits_for.add(dependency.job)
+            self.is_singleton = self.is_singleton or dependency.is_singleton
 
     def ask_again(self) -> None:
         """Have accounting asked at the next occasion."""
@@ -153,7 +160,7 @@ class LinkMemory:
             # Tasks of an array that never started have one row together: it counts where they never will.
             if row.id.task is not None or row.id.tasks is None or meaning(row.word).terminal:
                 by_key.setdefault(row.id.key, []).append(row)
-        self.waits_for |= {d.job for d in dependencies_of_submit_line(self.submit_line) if d.makes_link}
+        self._wait_for(dependencies_of_submit_line(self.submit_line))
         for key, of_task in by_key.items():
             self.tasks.setdefault(key, TaskMemory()).rows = tuple(of_task)
         self.accounted = True
@@ -191,6 +198,7 @@ class LinkMemory:
             workdir=self.workdir,
             submit_line=self.submit_line,
             waits_for=frozenset(self.waits_for),
+            is_singleton=self.is_singleton,
             tasks=tuple(views),
             waiting="" if pending is None else waiting(pending.reason),
             can_start=pending is None or can_start(pending.reason),
