@@ -172,7 +172,7 @@ class Watch:
         self.note_health()
 
     def _count_lines(self, binding: SourceBinding, record: JobRecord, outcome: Outcome) -> None:
-        if isinstance(outcome, HistoryUpdate) and outcome.malformed and binding.history_key != "log":
+        if isinstance(outcome, HistoryUpdate | Failure) and outcome.malformed and binding.history_key != "log":
             self._telemetry.add_malformed(record.job.run, outcome.malformed)
         if isinstance(outcome, LogFacts):
             self._telemetry.set_log_lines_unparsed(record.job.run, outcome.unparsed)

@@ -28,76 +28,13 @@ from runwatch.fleet import Job
 from runwatch.sources.protocol import Outcome
 from runwatch.sources.slurm_scheduler import SlurmScheduler
 from tests.peers.slurm_cluster import INSTALL, SlurmCluster, missing_programs, wait_for
+from tests.peers.slurm_jobs import HOSTILE_NAMES, Submitted
 
 # One cluster serves all of these tests: with `--dist loadfile` one worker runs them. Spread over workers each of them
 # brings up its own, which disturbs none and takes longer.
 pytestmark = pytest.mark.timeout(240)
 
 MIN_JOB_AGE_SECONDS = 20
-
-HOSTILE_NAMES = (
-    "two words",
-    "a=b JobState=FAILED Reason=x",
-    "pipe|pipe||",
-    'quote\'d "twice" `id`',
-    "two\nlines",
-    "x\nJobId=1 JobName=y UserId=root(0) StdOut=/etc/passwd",
-    "; touch pwned; $(touch pwned) && touch pwned > pwned",
-    "--help",
-    "%i@%j*?[a]{b}~",
-    "größe→∞",
-)
-
-ELSEWHERE = """
-mkdir -p logs
-echo step > logs/run_$SLURM_JOB_ID.out
-echo other > logs/slurm-1_$SLURM_JOB_ID.out
-rm -f slurm-$SLURM_JOB_ID.out
-sleep 300
-"""
-
-
-class Submitted:
-    """The cluster and its jobs by a word."""
-
-    def __init__(self, cluster: SlurmCluster) -> None:
-        self.cluster = cluster
-        self.ids: dict[str, str] = {}
-
-    def submit(self, word: str, *arguments: str) -> str:
-        self.ids[word] = self.cluster.submit("-J", word, *arguments)
-        return self.ids[word]
-
-    def submit_all(self) -> None:
-        chain = self.submit("chain", "--time=1", "--wrap", "sleep 300")
-        self.ids["chain, next"] = self.cluster.submit(
-            "-J", "chain", "--time=1", f"--dependency=afterany:{chain}", "--begin=now+1hour", "--wrap", "sleep 300"
-        )
-        self.submit("old", "--wrap", "exit 3")
-        self.submit("requeued", "--requeue", "--wrap", "sleep 300")
-        self.submit("cancelled", "--wrap", "sleep 300")
-        self.submit("cancelled early", "--hold", "--wrap", "sleep 300")
-        self.submit("exit 3", "--wrap", "exit 3")
-        self.submit("kill -9", "--wrap", "kill -9 $$")
-        self.submit("failed step", "--wrap", 'srun --ntasks=1 bash -c "exit 7"; exit 0')
-        fine = self.submit("fine", "--wrap", "exit 0")
-        self.ids["fine, never"] = self.cluster.submit(
-            "-J", "fine", f"--dependency=afternotok:{fine}", "--wrap", "sleep 300"
-        )
-        self.submit("alone", "--wrap", "sleep 300")
-        self.ids["alone, next"] = self.cluster.submit(
-            "-J", "alone", "--dependency=singleton", "--begin=now+1hour", "--wrap", "sleep 300"
-        )
-        self.submit("array", "--array=0-5%2", "--wrap", "test $SLURM_ARRAY_TASK_ID = 0 && exit 5; sleep 300")
-        self.submit("many", "--array=0-999", "--hold", "--wrap", "sleep 300")
-        self.submit("logs elsewhere", "--wrap", ELSEWHERE)
-        for name in HOSTILE_NAMES:
-            self.submit(name, "--wrap", "sleep 300")
-
-    def scheduler(self, calls: Counter[str] | None = None, *prefix: str, deadline: float = 25) -> SlurmScheduler:
-        counted = Counter[str]() if calls is None else calls
-        site = Site(scheduler="slurm", command_prefix=(*self.cluster.command_prefix, *prefix), timezone="UTC")
-        return SlurmScheduler("hpc", site, lambda name: counted.update([name]), deadline_seconds=deadline)
 
 
 @pytest.fixture(scope="module")

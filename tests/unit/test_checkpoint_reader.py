@@ -131,6 +131,15 @@ def test_an_empty_or_missing_root_is_not_found_unless_another_has_content(tmp_pa
     assert len(found.notes) == 2
 
 
+def test_a_root_that_is_a_file_is_a_mistake_and_not_missing(tmp_path: Path) -> None:
+    levanter(tmp_path / "full", 3)
+    (tmp_path / "file").write_text("")
+    found = failure(tmp_path / "file", tmp_path / "full")
+    assert found.reason is FailureReason.PARSE
+    assert found.detail.endswith("file is a file, not a directory")
+    assert failure(tmp_path / "file" / "below").reason is FailureReason.NOT_FOUND
+
+
 def test_a_forbidden_folder_fails_the_whole_look() -> None:
     user = os.geteuid()
     # Not in tmp_path, whose parents are closed to others: root may read everything, so it looks as somebody else.

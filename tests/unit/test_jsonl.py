@@ -102,6 +102,33 @@ def test_malformed_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> Non
     assert update.malformed == 4
 
 
+@pytest.mark.parametrize(
+    "content",
+    ["step 1 loss 2.0\n", "[1]\n[2]\n", '{"iteration": 1, "loss": 2.0}\n' * 10, '{"a": 1}\n' + "\x00" * 9 + "\n"],
+)
+def test_a_file_without_any_row_is_not_a_run_without_a_step(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(content)
+    reader = JsonLinesReader()
+    lines = content.count("\n")
+    for malformed in (lines, 0):  # counted once, told as long as it is so
+        failure = reader.read(job_of(path))
+        assert isinstance(failure, Failure)
+        assert (failure.reason, failure.malformed) == (FailureReason.PARSE, malformed)
+        assert f"{path}: none of its {lines} lines is a row" in failure.detail
+    with path.open("a") as file:
+        file.write(line(7))
+    assert steps([read(reader, path)]) == [7]
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", '{"config": {"seed": 1}}\n' * 9, "step 1"])
+def test_a_file_that_holds_no_row_yet_is_a_run_without_a_step(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(content)
+    update = read(JsonLinesReader(), path)
+    assert (update.rows, update.caught_up, update.malformed) == ([], True, content.count("{") // 2)
+
+
 def test_long_lines_are_skipped_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     long = line(1, text="x" * 1000)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from runwatch.config.model import Config, HistorySource
-from runwatch.facts import HistoryRun, HistoryUpdate, SourceKind
+from runwatch.facts import Failure, FailureReason, HistoryRun, HistoryUpdate, SourceKind
 from runwatch.fleet import Job
 from runwatch.poller import Poller
 from runwatch.sources.binding import SourceBinding
@@ -156,6 +156,13 @@ def test_a_place_that_was_found_later_is_asked_for_since_then() -> None:
     watch.set_jobs(CONFIG, [job("one", discovered=True, checkpoints=("/ckpt",))])
     since = report_of(watch).measurements.family("mljob_source_configured_timestamp_seconds")
     assert since == {("history",): START, ("checkpoints",): START + 7000}
+
+
+def test_lines_that_could_not_be_read_are_counted_though_the_look_failed() -> None:
+    watch, telemetry = watch_of(job("one"))
+    failure = Failure(FailureReason.PARSE, "no row", malformed=3)
+    watch.poll(SourceBinding(Scripted(SourceKind.HISTORY, lambda j: failure), "jsonl"))
+    assert line(telemetry, "runwatch_history_rows_malformed_total", run="one") == 3
 
 
 def test_an_outcome_of_a_job_that_is_gone_makes_no_series() -> None:

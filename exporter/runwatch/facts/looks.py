@@ -35,11 +35,13 @@ class Failure:
     `detail` is one line for people (log, `explain`); it never holds a secret and never becomes a label.
     `not_found` about one job is an answer: the source is up. `whole_source` is set where the upstream as a whole
     answered so (a wrong address that says 404 to everything), which is no answer about any job.
+    `malformed` counts the rows or lines that could not be read.
     """
 
     reason: FailureReason
     detail: str
     whole_source: bool = False
+    malformed: int = 0
 
     @property
     def is_answer(self) -> bool:

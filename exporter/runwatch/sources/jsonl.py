@@ -16,6 +16,9 @@ from runwatch.sources.regular_file import file_failure
 MAX_READ_BYTES = 16 * 1024 * 1024
 MAX_LINE_BYTES = 4 * 1024 * 1024
 
+_HEADER_LINES = 10
+"""A file of so many objects of which none is a row has no rows to come: its lines are something else."""
+
 _FINGERPRINT_BYTES = 256
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -26,7 +29,8 @@ class _Position:
 
     `offset` is where the first line begins that was not read yet. `line_is_taken`: it is only the end of a line whose
     object was read, complete, before its newline was there. `fingerprint` holds the bytes just before it: a
-    file that was written anew in place, and is longer already, shows there.
+    file that was written anew in place, and is longer already, shows there. `no_objects` counts the lines that are no
+    JSON object, `no_rows` the objects that are no row.
     """
 
     path: Path
@@ -37,6 +41,9 @@ class _Position:
     inside_long_line: bool = False
     line_is_taken: bool = False
     saw_hidden_row: bool = False
+    saw_row: bool = False
+    no_objects: int = 0
+    no_rows: int = 0
     newest_row_time: float | None = None
 
 
@@ -50,7 +57,8 @@ class JsonLinesReader:
     """Reads the `jsonl` history of jobs; keeps one position a job.
 
     A row's cursor is the number of its line, from 1. Its step is the trainer's own or, where the trainer logs none,
-    `_step`; a line with neither is malformed. Different jobs may be read from different threads at a time.
+    `_step`; a line with neither is malformed. A file that holds lines and yet no row is a failure: it is not known that
+    the run made no step. Different jobs may be read from different threads at a time.
 
     Args:
         at: Hide rows whose time is later than this (Unix seconds), and rows without a time after such a row.
@@ -90,7 +98,7 @@ class JsonLinesReader:
         """Drop the position in a job's file."""
         self._positions.pop(run, None)
 
-    def _read_open(self, run: str, path: Path, file: BinaryIO) -> HistoryUpdate:
+    def _read_open(self, run: str, path: Path, file: BinaryIO) -> HistoryUpdate | Failure:
         status = os.fstat(file.fileno())
         identity = (status.st_dev, status.st_ino)
         position = self._positions.get(run)
@@ -103,10 +111,15 @@ class JsonLinesReader:
         data = file.read(self._max_read_bytes)
         page = self._take_lines(position, data)
         self._positions[run] = position
+        caught_up = len(data) < self._max_read_bytes
+        is_something_else = position.no_objects > 0 or position.no_rows >= _HEADER_LINES
+        if caught_up and is_something_else and not position.saw_row:
+            text = f"{path}: none of its {position.lines} lines is a row: a JSON object with a step under _step or the "
+            return Failure(FailureReason.PARSE, f"{text}trainer's own key", malformed=page.malformed)
         return HistoryUpdate(
             run=HistoryRun(heartbeat=self._heartbeat(position, status.st_mtime)),
             rows=page.rows,
-            caught_up=len(data) < self._max_read_bytes,
+            caught_up=caught_up,
             reset=reset,
             malformed=page.malformed,
         )
@@ -160,7 +173,12 @@ class JsonLinesReader:
             row = _parse_line(line, position.lines)
         except MalformedRow:
             page.malformed += 1
+            if _is_object(line):
+                position.no_rows += 1
+            else:
+                position.no_objects += 1
             return
+        position.saw_row = True
         if self._is_hidden(row, position):
             position.saw_hidden_row = True
             return

@@ -36,6 +36,8 @@ def file_failure(error: OSError, path: Path) -> Failure:
     """Say in the exporter's terms why a file or directory could not be read."""
     if isinstance(error, OutsideRootsError):
         return Failure(FailureReason.OTHER, str(error))
+    if isinstance(error, NotADirectoryError) and path.is_file():
+        return Failure(FailureReason.PARSE, f"{path} is a file, not a directory")
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Failure(FailureReason.NOT_FOUND, f"{path} does not exist")
     if isinstance(error, PermissionError):

@@ -87,8 +87,6 @@ class WandbOfflineReader:
         try:
             self._roots.require(directory)
             paths = find_log_files(directory)
-        except NotADirectoryError:
-            return Failure(FailureReason.PARSE, f"{directory} is not a directory")
         except OSError as error:
             return file_failure(error, directory)
         if not paths:
