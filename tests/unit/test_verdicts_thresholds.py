@@ -52,10 +52,21 @@ def test_stalled(age: float, threshold: float | None, bucket: str, holds: bool) 
     assert ("stalled" in words(values, bucket)) is holds
 
 
+def test_rows_that_come_no_more_are_no_stall_where_results_tell() -> None:
+    assert "stalled" in words(step_age(5 * HOUR), "eval")
+    assert "stalled" not in words(step_age(5 * HOUR) | {"trials": 3}, "eval")
+    assert "stalled" in words(step_age(5 * HOUR) | {"trials": 3}, "rl")
+
+
 def test_stalled_says_age_and_limit() -> None:
     assert (
         words(step_age(50 * MINUTE) | {"gap_threshold_seconds": 1440})["stalled"] == "no step for 50 min (limit 21 min)"
     )
+
+
+@pytest.mark.parametrize(("phase", "holds"), [("queued", False), ("resuming", False), ("finishing", True)])
+def test_nothing_can_be_saved_before_the_first_new_step(phase: str, holds: bool) -> None:
+    assert ("no_checkpoint" in words(NO_SAVE | {FIRST_STEP: SEEN - 9 * HOUR}, phase=phase)) is holds
 
 
 def test_an_age_that_just_crossed_its_limit_does_not_read_as_the_limit() -> None:
@@ -216,4 +227,6 @@ def test_bringup_stuck(bucket: str, age: float, state: str, holds: bool) -> None
 def test_zombie(age: float, holds: bool) -> None:
     found = words(step_age(age), phase="finishing")
     assert ("zombie" in found) is holds
+    began_anew = step_age(9 * HOUR) | {"attempt_start_timestamp_seconds": SEEN - age}
+    assert ("zombie" in words(began_anew, phase="finishing")) is holds
     assert found["finishing"] == "last step reached, still running"

@@ -207,6 +207,17 @@ def test_auth_failures(count: float, holds: bool) -> None:
         ("datagen", {LAST: SEEN - HOUR, "upload_complete": 1, "upload_timestamp_seconds": SEEN - 900}, False),
         ("datagen", {LAST: SEEN - HOUR, "upload_complete": 1, "upload_timestamp_seconds": SEEN - 901}, True),
         ("eval", {LAST: SEEN - 60, "upload_complete": 1, "upload_timestamp_seconds": SEEN - 901}, False),
+        ("eval", {LAST: SEEN - HOUR, "attempt_start_timestamp_seconds": SEEN - 15 * MINUTE}, False),
+        (
+            "datagen",
+            {
+                LAST: SEEN - 9 * HOUR,
+                "upload_complete": 1,
+                "upload_timestamp_seconds": SEEN - 8 * HOUR,
+                "attempt_start_timestamp_seconds": SEEN - 900,
+            },
+            False,
+        ),
     ],
 )
 def test_zombie(bucket: str, values: dict[str, Value], holds: bool) -> None:

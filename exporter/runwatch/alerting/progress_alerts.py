@@ -10,6 +10,7 @@ from runwatch.alerting.promql import (
     current,
     duration,
     either,
+    firing,
     grouped,
     in_phase,
     in_state,
@@ -28,6 +29,8 @@ _STALLED = lines(
     "mljob:step_age_seconds > mljob:stall_limit_seconds",
     where(in_state("running")),
     where(in_phase("stepping")),
+    # Of a job whose work is results these tell whether it stands still: MLJobTrialsStalled.
+    but_not("mljob:trials"),
     but_not(
         "mljob:checkpoint_timestamp_seconds - mljob:last_step_timestamp_seconds > " + number(t.HISTORY_CUT_OFF_SECONDS)
     ),
@@ -134,12 +137,16 @@ def _not_while_unknown(unknown: str, blind: str, name: str, severity: str) -> st
     return but_not(condition)
 
 
-# The age begins anew with the first new step after an interruption, which a blind history does not tell.
-_BEGINNING_UNKNOWN = _not_while_unknown(
-    in_phase("resuming"),
-    "history",
-    "MLJobNoCheckpoint",
-    "critical",
+# What waits or does steps again has nothing to save: the age begins anew with the first new step, which a blind history
+# does not tell. One that fires goes on then.
+_HAS_NOTHING_TO_SAVE = but_not(
+    lines(
+        in_phase("queued|resuming"),
+        "unless on (run, site) (",
+        '  mljob:blind{source="history"}',
+        f"  {where(firing('MLJobNoCheckpoint', 'critical'))}",
+        ")",
+    )
 )
 # Without the scheduler it is new steps that tell that it still makes some.
 _STEPPING_UNKNOWN = _not_while_unknown(
@@ -256,7 +263,7 @@ PROGRESS_ALERTS = [
             t.NO_CHECKPOINT_FLOOR_SECONDS,
             "MLJobNoCheckpoint",
             "critical",
-            _BEGINNING_UNKNOWN,
+            _HAS_NOTHING_TO_SAVE,
         ),
         f"{RUN} has no complete checkpoint after {{{{ $value | humanizeDuration }}}} of steps",
         "Its checkpoints were read and none is complete, {{ $value | humanizeDuration }} after its first step, or its "

@@ -133,8 +133,8 @@ def in_state(states: str) -> str:
 
 
 def in_phase(phase: str) -> str:
-    """Return the selector of the jobs in a phase."""
-    return f'mljob:phase{{phase="{phase}"}}'
+    """Return the selector of the jobs in a phase, several joined by `|`."""
+    return f'mljob:phase{{phase{"=~" if "|" in phase else "="}"{phase}"}}'
 
 
 def lines(*parts: str) -> str:
@@ -145,9 +145,14 @@ def lines(*parts: str) -> str:
 NOT_OVER = but_not("mljob:ended")
 
 
+def firing(name: str, severity: str) -> str:
+    """Return the selector of the jobs for which an alert fires."""
+    return f'ALERTS{{alertname="{name}", severity="{severity}", alertstate="firing"}}'
+
+
 def unless_firing(name: str, severity: str, remembered: float = 0.0) -> str:
     """Return the line that leaves out the jobs for which an alert fires already, or did within so many seconds."""
-    selector = f'ALERTS{{alertname="{name}", severity="{severity}", alertstate="firing"}}'
+    selector = firing(name, severity)
     return f"unless on (run, site) {f'last_over_time({selector}[{duration(remembered)}])' if remembered else selector}"
 
 

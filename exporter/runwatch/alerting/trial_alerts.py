@@ -12,6 +12,7 @@ from runwatch.alerting.promql import (
     grouped,
     in_phase,
     in_state,
+    latest,
     lines,
     newest,
     not_blind,
@@ -82,20 +83,32 @@ _ENGINE_IDLE = lines(
     not_blind("MLJobEngineIdle", "warning"),
 )
 
-_SINCE_LAST_RESULT = 'mljob:results_observed_timestamp_seconds{{bucket="{bucket}"}}\n- {last}\n> {limit}'
-_LAST_RESULT = newest("mljob_last_trial_timestamp_seconds")
+_UPLOADED = newest("mljob_upload_timestamp_seconds")
+_ATTEMPT_START = "mljob:attempt_start_timestamp_seconds"
 
+
+def _since_later_of_attempt(seen: str, done: str) -> str:
+    """Return how long ago something was done; what was started anew since then counts from its start."""
+    return lines(f"{seen} -", latest(done=done, attempt=lines(_ATTEMPT_START, where(done))))
+
+
+# An attempt that began when all was done exports or uploads again: it may take as long for it as the first.
 _ZOMBIE = lines(
     grouped(
         either(
-            lines(f"mljob:step_age_seconds > {number(t.ZOMBIE_TRAINING_SECONDS)}", but_not("mljob:trials")),
-            _SINCE_LAST_RESULT.format(bucket="eval", last=_LAST_RESULT, limit=number(t.ZOMBIE_EVAL_SECONDS)),
-            _SINCE_LAST_RESULT.format(
-                bucket="datagen",
-                last=newest("mljob_upload_timestamp_seconds"),
-                limit=number(t.ZOMBIE_UPLOADED_SECONDS),
+            lines(
+                _since_later_of_attempt(
+                    "mljob:progress_observed_timestamp_seconds", "mljob:last_step_timestamp_seconds"
+                ),
+                f"> {number(t.ZOMBIE_TRAINING_SECONDS)}",
+                but_not("mljob:trials"),
             ),
-            _SINCE_LAST_RESULT.format(bucket="datagen", last=_LAST_RESULT, limit=number(t.ZOMBIE_DATAGEN_SECONDS)),
+            f'mljob:result_age_seconds{{bucket="eval"}} > {number(t.ZOMBIE_EVAL_SECONDS)}',
+            lines(
+                _since_later_of_attempt('mljob:results_observed_timestamp_seconds{bucket="datagen"}', _UPLOADED),
+                f"> {number(t.ZOMBIE_UPLOADED_SECONDS)}",
+            ),
+            f'mljob:result_age_seconds{{bucket="datagen"}} > {number(t.ZOMBIE_DATAGEN_SECONDS)}',
         )
     ),
     where(in_state("running")),
@@ -161,7 +174,8 @@ TRIAL_ALERTS = [
         "warning",
         _ZOMBIE,
         f"{RUN} still runs {{{{ $value | humanizeDuration }}}} after all was done",
-        "All steps or results are there since {{ $value | humanizeDuration }}, and it still holds its chips."
+        "All steps or results are there since {{ $value | humanizeDuration }}, or its newest attempt started then. It "
+        "still holds its chips."
         f"{AT_STEP}",
     ),
 ]

@@ -101,6 +101,8 @@ def stalled(job: Subject) -> str | None:
     seen, last_step = observed_progress(job.measurements), job.get("mljob_last_step_timestamp_seconds")
     if job.state != "running" or job.phase != "stepping" or seen is None or last_step is None:
         return None
+    if job.has_results:  # these tell whether it stands still: `trials_stalled`
+        return None
     checkpoint = job.get("mljob_checkpoint_timestamp_seconds")
     if checkpoint is not None and checkpoint - last_step > thresholds.HISTORY_CUT_OFF_SECONDS:
         return None
@@ -146,9 +148,18 @@ def zombie(job: Subject) -> str | None:
     if job.has_results:
         return _zombie_of_trials(job)
     seen, last_step = observed_progress(job.measurements), job.get("mljob_last_step_timestamp_seconds")
-    if seen is None or last_step is None or seen - last_step <= thresholds.ZOMBIE_TRAINING_SECONDS:
+    if seen is None or last_step is None:
+        return None
+    since = _or_attempt_start(job, last_step)
+    if seen - since <= thresholds.ZOMBIE_TRAINING_SECONDS:
         return None
     return f"still running {duration(seen - last_step)} after its last step"
+
+
+def _or_attempt_start(job: Subject, done: float) -> float:
+    """Return the later of when all was done and when the newest attempt began: it exports or uploads again."""
+    started = job.attempt_start
+    return done if started is None else max(done, started)
 
 
 def _zombie_of_trials(job: Subject) -> str | None:
@@ -156,10 +167,12 @@ def _zombie_of_trials(job: Subject) -> str | None:
     if seen is None:
         return None
     uploaded = job.get("mljob_upload_timestamp_seconds") if job.get("mljob_upload_complete") == 1 else None
-    if job.bucket == "datagen" and uploaded is not None and seen - uploaded > thresholds.ZOMBIE_UPLOADED_SECONDS:
-        return f"still running {duration(seen - uploaded)} after its upload"
+    if job.bucket == "datagen" and uploaded is not None:
+        since_upload = seen - _or_attempt_start(job, uploaded)
+        if since_upload > thresholds.ZOMBIE_UPLOADED_SECONDS:
+            return f"still running {duration(seen - uploaded)} after its upload"
     limit = thresholds.ZOMBIE_EVAL_SECONDS if job.bucket == "eval" else thresholds.ZOMBIE_DATAGEN_SECONDS
-    if last is None or seen - last <= limit:
+    if last is None or seen - _or_attempt_start(job, last) <= limit:
         return None
     return f"still running {duration(seen - last)} after its last result"
 
@@ -231,6 +244,8 @@ def no_checkpoint(job: Subject) -> str | None:
     """Steps have been made for long, the checkpoints were read, and not one is complete."""
     seen, since = observed(job.measurements, SourceKind.CHECKPOINTS), _steps_counted_from(job)
     if job.get("mljob_checkpoints", completeness="complete") != 0 or seen is None or since is None:
+        return None
+    if job.phase in {"queued", "resuming"}:  # nothing to save yet
         return None
     limit = _checkpoint_limit(job, thresholds.NO_CHECKPOINT_FLOOR_SECONDS)
     if seen - since <= limit:

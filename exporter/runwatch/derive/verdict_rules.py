@@ -34,7 +34,8 @@ _RULES: dict[str, str] = {
     "nonfinite": "latest loss or grad norm is NaN or infinite",
     "stalled": (
         f"running, stepping, and the last answer − last step > {duration(thresholds.STALL_BASE_SECONDS)} + "
-        f"{thresholds.STALL_GAP_THRESHOLD_FRACTION} × gap threshold; before there is one {_FIRST_STEP}"
+        f"{thresholds.STALL_GAP_THRESHOLD_FRACTION} × gap threshold; before there is one {_FIRST_STEP}; an "
+        "eval or datagen job only while no trials were read"
     ),
     "trials_stalled": (
         f"eval, datagen: running, results missing (or their number not known), and none for > "
@@ -60,7 +61,7 @@ _RULES: dict[str, str] = {
     ),
     "no_checkpoint": (
         f"checkpoints read, none complete, steps for > max({duration(thresholds.NO_CHECKPOINT_FLOOR_SECONDS)}, "
-        f"{_SAVES}); {_UNKNOWN_SAVES}"
+        f"{_SAVES}); {_UNKNOWN_SAVES}; not while it waits or does steps again"
     ),
     "grad_explosion": (
         f"grad norm > {thresholds.GRAD_EXPLOSION_RATIO} × its window in the last "
@@ -100,7 +101,7 @@ _RULES: dict[str, str] = {
         f"running, finishing, and its last step was > {duration(thresholds.ZOMBIE_TRAINING_SECONDS)} ago; eval: its "
         f"last result > {duration(thresholds.ZOMBIE_EVAL_SECONDS)}; datagen: its upload > "
         f"{duration(thresholds.ZOMBIE_UPLOADED_SECONDS)} or its last result > "
-        f"{duration(thresholds.ZOMBIE_DATAGEN_SECONDS)}"
+        f"{duration(thresholds.ZOMBIE_DATAGEN_SECONDS)}; each, or the newest attempt's start if that is later"
     ),
     "checkpoint_stale": (
         f"stepping, newest complete checkpoint older than max({duration(thresholds.CHECKPOINT_STALE_FLOOR_SECONDS)}, "
