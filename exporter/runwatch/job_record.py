@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from runwatch.config.model import HistorySource
 from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.history_digest import HistoryDigest
 from runwatch.derive.job_view import HistoryView, JobView
@@ -30,14 +29,6 @@ from runwatch.facts import (
 from runwatch.fleet import Job, asks_log
 from runwatch.scheduler_digest import SchedulerDigest
 from runwatch.sources.protocol import Outcome
-
-
-def history_origin(source: HistorySource) -> str:
-    """Say in a few words which history this is."""
-    for word, value in (("W&B", source.wandb), ("offline W&B", source.wandb_offline), ("JSON lines", source.jsonl)):
-        if value is not None:
-            return f"{word} {value}"
-    return f"log {source.log}"
 
 
 @dataclass(slots=True)
@@ -310,7 +301,15 @@ class JobRecord:
         if chosen is None or slot is None or slot.digest is None or slot.observed is None:
             return None
         observed[SourceKind.HISTORY] = slot.observed
-        return HistoryView(slot.run, slot.digest.summary(), history_origin(self.job.history[chosen]))
+        summary, rl_origin = slot.digest.summary(), ""
+        for position in range(chosen) if summary.rl is not None and summary.rl.step is None else ():
+            # A log need not tell what a tracker does: these values are those of their own step, and stay.
+            before = self._histories[position]
+            kept = before.digest.summary().rl if before.digest is not None and before.known(now, stale_after) else None
+            if before.caught_up and kept is not None and kept.step is not None:
+                summary, rl_origin = replace(summary, rl=kept), str(self.job.history[position])
+                break
+        return HistoryView(slot.run, summary, str(self.job.history[chosen]), rl_origin)
 
     def _chosen(self, now: float, stale_after: float) -> int | None:
         """Choose the first history that answers now; while none does, the one that answered last.

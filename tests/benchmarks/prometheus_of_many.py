@@ -50,6 +50,8 @@ PART = 6 * HOUR
 """The day before now is in so long blocks. Blocks that lie over one another Prometheus would join while it is asked."""
 EVALUATIONS = 5
 """So often the rules are evaluated: a collection of garbage falls into some of them, and doubles what they take."""
+BROKEN_OFF = 10
+"""So often the end of the scraping may fall into a scrape."""
 AT_ONCE = 2
 SELDOM = "1d"
 
@@ -81,9 +83,7 @@ def prometheus_of_many(folder: Path) -> Iterator[PrometheusOfMany]:
         keep = ("--storage.tsdb.retention.time=60d", "--storage.tsdb.max-block-duration=2h")
         fill = functools.partial(shutil.copytree, blocks)
         with running(config, folder, "--web.enable-lifecycle", *keep, fill=fill) as prometheus:
-            eventually(lambda: prometheus.query(f"count(mljob_info) == {LIVE_RUNS}") != [], "all was scraped", 120)
-            _configure(config, port, scrape=SELDOM, evaluate="8s")
-            _reload(prometheus)
+            _scrape_once_and_no_more(prometheus, config, port)
             seen: dict[str, Json] = {}
             eventually(functools.partial(_evaluated_often, prometheus, seen), "the rules were evaluated", 240)
             now = int(time.time())
@@ -92,6 +92,27 @@ def prometheus_of_many(folder: Path) -> Iterator[PrometheusOfMany]:
             group = min([*seen.values()][1:], key=lambda each: float(each["evaluationTime"]))
             rules = sorted(((rule["evaluationTime"], rule["name"]) for rule in group["rules"]), reverse=True)
             yield PrometheusOfMany(prometheus, now, group["evaluationTime"], rules)
+
+
+def _scrape_once_and_no_more(prometheus: Prometheus, config: Path, port: int) -> None:
+    """Wait until all was scraped, then end the scraping and have the rules evaluated.
+
+    The new config breaks off a scrape that is under way, and Prometheus takes it for a failed one: all its series end.
+    Then it is done again.
+    """
+
+    def all_there() -> bool:
+        return prometheus.query(f"count(mljob_state == 1) == {LIVE_RUNS}") != []
+
+    for _ in range(BROKEN_OFF):
+        eventually(all_there, "all was scraped", 120)
+        _configure(config, port, scrape=SELDOM, evaluate="8s")
+        _reload(prometheus)
+        if all_there():
+            return
+        _configure(config, port, scrape="8s", evaluate=SELDOM)
+        _reload(prometheus)
+    raise AssertionError(f"a scrape was broken off {BROKEN_OFF} times")
 
 
 def _expositions(folder: Path) -> dict[str, str]:

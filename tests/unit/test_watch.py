@@ -264,6 +264,39 @@ def test_a_history_that_answers_again_counts_once_it_has_been_read_up() -> None:
     assert looked(70, first=update(7, 8)) == (70, 14)
 
 
+def test_rl_values_stay_while_only_a_history_without_any_answers() -> None:
+    clock = Clock()
+    listed = job("one", history=(HistorySource(wandb="e/p/r"), HistorySource(log="/one.log")))
+    watch, _ = watch_of(replace(listed, bucket="rl"), clock=clock)
+
+    def row(step: int, **values: float) -> HistoryRow:
+        return HistoryRow(step, START + 8.0 * step, step, dict(values))
+
+    entropies = [row(step, **{"policy/policy_entropy": 0.5}) for step in range(3)]
+    logged = [row(step, **{"train/loss": 1.0}) for step in range(9)]
+    tracker = Scripted(SourceKind.HISTORY, lambda _: HistoryUpdate(HistoryRun(), entropies))
+    log = Scripted(SourceKind.HISTORY, lambda _: HistoryUpdate(HistoryRun(), logged))
+    seen: list[tuple[float | None, ...]] = []
+    for silent in (0, 50, 200, 250):
+        clock.now = START + silent
+        if silent:
+            tracker.answer = lambda _: DOWN
+        if silent == 250:
+            tracker.answer = lambda _: HistoryUpdate(HistoryRun(), [])
+        watch.poll(SourceBinding(tracker, "wandb"))
+        watch.poll(SourceBinding(log, "log"))
+        report = report_of(watch)
+        seen.append(
+            tuple(report.measurements.get(name) for name in ("mljob_step", "mljob_rl_step", "mljob_rl_policy_entropy"))
+        )
+        told = [evidence.text for evidence in report.evidence if "it has no RL values" in evidence.text]
+        assert told == (
+            ["history: it has no RL values, those of step 2 are from W&B e/p/r, last read"] if silent == 50 else []
+        )
+    # Older than `stale_after` they vanish, as all facts do.
+    assert seen == [(2, 2, 0.5), (8, 2, 0.5), (8, None, None), (2, 2, 0.5)]
+
+
 def test_an_ended_job_stays_for_linger_and_then_vanishes() -> None:
     clock = Clock()
     watch, _ = watch_of(job("one"), clock=clock)

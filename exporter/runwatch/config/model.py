@@ -94,6 +94,13 @@ class HistorySource(_Strict):
         default=None, description="Log of the trainer: a path, a glob, or `auto` for the scheduler's own path."
     )
 
+    def __str__(self) -> str:
+        """Say in a few words which history this is."""
+        for word, value in (("W&B", self.wandb), ("offline W&B", self.wandb_offline), ("JSON lines", self.jsonl)):
+            if value is not None:
+                return f"{word} {value}"
+        return f"log {self.log}"
+
 
 History = Annotated[tuple[HistorySource, ...], BeforeValidator(_one_or_many)]
 """The places of a job's history in the order of trust; one mapping may stand for a list of one."""

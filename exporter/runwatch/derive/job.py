@@ -234,6 +234,9 @@ def _measure_history(
         trainer=view.checkpoints.trainer if view.checkpoints is not None else None,
     )
     evidence += measure_progress(measured, summary, context)
+    if history.rl_origin and summary.rl is not None:
+        text = f"history: it has no RL values, those of step {summary.rl.step} are from {history.rl_origin}, last read"
+        evidence.append(Evidence("sources", text, {"rl_origin": history.rl_origin, "rl_step": summary.rl.step}))
     if summary.rl is not None:
         evidence += measure_rl(measured, summary.rl, _pass_ratio_times(view, intervals))
     return evidence

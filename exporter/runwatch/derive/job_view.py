@@ -15,11 +15,15 @@ from runwatch.fleet import Job
 
 @dataclass(frozen=True, slots=True)
 class HistoryView:
-    """A history that was read to its end at least once: the run, its digest and which of the job's sources it is."""
+    """A history that was read to its end at least once: the run, its digest and which of the job's sources it is.
+
+    `rl_origin` is the history before it in the order of trust that its RL values are of, where it tells none; else "".
+    """
 
     run: HistoryRun
     summary: HistorySummary
     origin: str
+    rl_origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
