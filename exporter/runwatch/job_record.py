@@ -15,6 +15,7 @@ from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.history_digest import HistoryDigest
 from runwatch.derive.job_view import HistoryView, JobView
 from runwatch.derive.progress import segment_starts
+from runwatch.derive.rl_digest import RLSummary, completed_by
 from runwatch.derive.trials import TrialsSummary, summarise_trials
 from runwatch.facts import (
     CheckpointListing,
@@ -302,14 +303,20 @@ class JobRecord:
             return None
         observed[SourceKind.HISTORY] = slot.observed
         summary, rl_origin = slot.digest.summary(), ""
-        for position in range(chosen) if summary.rl is not None and summary.rl.step is None else ():
-            # A log need not tell what a tracker does: these values are those of their own step, and stay.
-            before = self._histories[position]
-            kept = before.digest.summary().rl if before.digest is not None and before.known(now, stale_after) else None
-            if before.caught_up and kept is not None and kept.step is not None:
-                summary, rl_origin = replace(summary, rl=kept), str(self.job.history[position])
-                break
+        before = self._rl_before(chosen, now, stale_after) if summary.rl is not None else None
+        if summary.rl is not None and before is not None:
+            position, told = before
+            rl_origin = str(self.job.history[position]) if summary.rl.step is None else ""
+            summary = replace(summary, rl=completed_by(summary.rl, told))
         return HistoryView(slot.run, summary, str(self.job.history[chosen]), rl_origin)
+
+    def _rl_before(self, chosen: int, now: float, stale_after: float) -> tuple[int, RLSummary] | None:
+        """Return what the most trusted history before the chosen one told last of RL, and which it is."""
+        for position, slot in enumerate(self._histories[:chosen]):
+            told = slot.digest.summary().rl if slot.digest is not None and slot.caught_up else None
+            if told is not None and told.step is not None and slot.known(now, stale_after):
+                return position, told
+        return None
 
     def _chosen(self, now: float, stale_after: float) -> int | None:
         """Choose the first history that answers now; while none does, the one that answered last.

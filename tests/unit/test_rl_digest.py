@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runwatch.derive.rl_digest import RLDigest, RLSummary
+from runwatch.derive.rl_digest import RLDigest, RLSummary, completed_by
 from runwatch.facts import HistoryRow
 
 GRAD, ENTROPY, MEAN, MAX = (
@@ -284,3 +284,23 @@ def deep_size(item: object) -> int:
             slots = getattr(type(current), "__slots__", ())
             waiting += [getattr(current, slot) for slot in slots if hasattr(current, slot)]
     return total
+
+
+@pytest.mark.parametrize(
+    ("step", "collapsed", "held", "expected"),
+    [
+        (None, None, 7, (9, 7)),  # it tells nothing of RL: all stays
+        (12, None, 7, (12, 7)),
+        (12, 11, 7, (12, 11)),
+        (12, 3, 7, (12, 7)),
+        (12, None, None, (12, None)),
+        (7, None, 7, (7, 7)),
+        (6, None, 7, (6, None)),  # the step of the collapse was taken back
+    ],
+)
+def test_a_history_in_anothers_place_forgets_no_collapse(
+    step: int | None, collapsed: int | None, held: int | None, expected: tuple[int, int | None]
+) -> None:
+    before = RLSummary(step=9, collapse_step=held)
+    found = completed_by(RLSummary(step=step, collapse_step=collapsed), before)
+    assert (found.step, found.collapse_step) == expected

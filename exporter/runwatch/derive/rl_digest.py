@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from runwatch.derive.pass_ratio import TimedStep
 from runwatch.derive.rl_keys import (
@@ -72,6 +72,20 @@ class RLSummary:
     learning_rate: LoggedValue | None = None
     eval_score: LoggedValue | None = None
     recent_rewards: tuple[float, ...] = ()
+
+
+def completed_by(told: RLSummary, before: RLSummary) -> RLSummary:
+    """Complete what a history tells that is read in another's place, such as a log, by what the other told last.
+
+    Where it tells no RL values at all, those of the other stay. Where it tells some, a collapse that the other showed
+    at one of the steps before is not forgotten, unless the step was taken back since.
+    """
+    if told.step is None:
+        return before
+    held, known = before.collapse_step, told.collapse_step
+    if held is None or held > told.step or (known is not None and known >= held):
+        return told
+    return replace(told, collapse_step=held)
 
 
 class _Series:
