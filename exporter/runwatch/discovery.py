@@ -214,7 +214,7 @@ def scheduled_job(job: KnownJob, discovery: Discovery) -> ScheduledJob:
         scheduler_name=job.name,
         ids=job.ids,
         submitted=job.first_submitted,
-        alive=job.over_since is None,
+        alive=job.goes_on,
         owner=job.owner,
         discovery=discovery,
         places=places_of(discovery, values, _addresses(job.resolved)),

@@ -289,3 +289,14 @@ def test_many_jobs_cost_one_question_an_entry_and_little_time() -> None:
     }
     assert (len(looks.schedulers["m"].asked), len(looks.wandb.asked)) == (1, 1)
     assert spent < 10
+
+
+def test_the_limit_lets_what_its_scheduler_lists_no_more_go_before_what_runs() -> None:
+    looks = Looks([{"site": "l", "match": ".", "bucket": "rl"}], max_jobs=1)
+    looks.schedulers["l"].records = [record("long", submitted=NOW), record("short", submitted=NOW + 10.0)]
+    assert list(looks.jobs()) == ["short"]
+    # squeue shows an ended job for minutes only: it may never be seen with its end.
+    looks.schedulers["l"].records = [record("long", submitted=NOW)]
+    assert list(looks.jobs()) == ["long"]
+    looks.schedulers["l"].failure = DOWN
+    assert list(looks.jobs(3 * 24 * 60)) == ["long"]

@@ -123,8 +123,20 @@ def test_a_job_that_ended_long_ago_is_not_taken_up_and_is_not_found_anew() -> No
 
 def test_a_listing_that_failed_lets_no_job_go() -> None:
     known = look((), record("1"), now=0.0)
-    assert absorb(known, {}, [KEY], 10 * DAY, DAY) == known
-    assert absorb(known, {("other", "x"): []}, [KEY], 10 * DAY, DAY) == known
+    for listed in ({}, {("other", "x"): []}):
+        (kept,) = absorb(known, listed, [KEY], 10 * DAY, DAY)
+        assert kept.model_copy(update={"last_seen": 0.0}) == known[0]
+
+
+def test_a_job_that_ended_while_nobody_could_look_is_kept_for_linger_from_the_first_answer() -> None:
+    known = absorb(look((), record("1"), now=0.0), {}, [KEY], 3 * DAY, DAY)
+    known = look(known, now=3 * DAY + 60.0)
+    assert [(job.over_since, job.goes_on) for job in known] == [(None, False)]
+    assert len(look(known, now=4 * DAY)) == 1
+    assert look(known, now=4 * DAY + 1.0) == ()
+    # What ended before stays as long as it would have.
+    over = absorb(look((), record("1", TIMEOUT, ended=0.0), now=0.0), {}, [KEY], DAY - 1.0, DAY)
+    assert look(over, now=DAY + 1.0) == ()
 
 
 def test_the_first_entry_that_shows_a_job_has_it() -> None:

@@ -41,7 +41,8 @@ class KnownJob(BaseModel):
 
     `scheduler_job` is the id that it is asked for by. `ids` are the ids that its links and submissions were
     last shown with. `over_since` is when it ended, or when that was first seen; None while any of it goes on.
-    `alive_at` is when some of it was last seen to go on.
+    `alive_at` is when some of it was last seen to go on. `last_seen` is when it was last shown, or could not be looked
+    for. `is_missing` tells that the newest listing that answered lacked it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -59,6 +60,7 @@ class KnownJob(BaseModel):
     first_submitted: float | None = None
     over_since: float | None = None
     alive_at: float | None = None
+    is_missing: bool = False
     resolved: tuple[Resolution, ...] = ()
 
     @property
@@ -70,6 +72,11 @@ class KnownJob(BaseModel):
     def submission(self) -> str:
         """A text that changes when the job is submitted anew."""
         return f"{self.scheduler_job} {self.submitted}"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether any of it was still going on, as far as the newest listing that answered tells."""
+        return self.over_since is None and not self.is_missing
 
     def ended_long_ago(self, now: float, linger: float) -> bool:
         """Whether it ended longer ago than `linger`: then it is shown no more."""
@@ -97,7 +104,7 @@ def absorb(
     Args:
         known: The jobs known so far.
         listed: What each entry's listing shows, in the order of the config.
-        failed: The entries whose listing failed: their jobs stay as they are.
+        failed: The entries whose listing failed: their jobs stay.
         now: Unix seconds.
         linger: How long a job is kept after its end, or after it was last seen.
         chained: The sites where one id or name may stand for a chain, so that a later time of submission makes no new
@@ -127,8 +134,20 @@ def absorb(
                 if old is not None or not updated.expired(now, linger):
                     shown.append(updated)
     # A job that ended long ago is remembered while it is shown, so that it is not taken for a new one.
-    kept = [old for old in known if id(old) not in seen and (old.key in blind or not old.expired(now, linger))]
+    unseen = [_missed(old, now, is_blind=old.key in blind) for old in known if id(old) not in seen]
+    kept = [old for old in unseen if old.key in blind or not old.expired(now, linger)]
     return tuple(sorted((*shown, *kept), key=lambda job: (job.site, job.name, job.owner, job.ids)))
+
+
+def _missed(job: KnownJob, now: float, *, is_blind: bool) -> KnownJob:
+    """Take in that no listing shows a job.
+
+    Where its entry could not be asked, it may go on: `linger` begins when a listing answers again, and only then is
+    its scheduler asked what became of it.
+    """
+    if is_blind:
+        return job.model_copy(update={"last_seen": max(now, job.last_seen)})
+    return job if job.is_missing else job.model_copy(update={"is_missing": True})
 
 
 def _without_children(records: Sequence[FoundSchedulerJob]) -> list[FoundSchedulerJob]:
