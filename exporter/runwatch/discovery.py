@@ -273,6 +273,8 @@ def _requests_of_job(job: KnownJob, discovery: Discovery, listed: Sequence[Job])
             child=job.child.rpartition("/")[2],
             submission=job.submission,
             earlier=earlier.get(template),
+            since=job.submitted,
+            goes_on=job.goes_on,
         )
         for template, kind in starred_templates(discovery, _groups(job)).items()
     ]
@@ -293,6 +295,14 @@ def _bare(address: str) -> str:
 def _requests_of_run(run: FoundJob, earlier: Sequence[Resolution]) -> list[StarRequest]:
     known = {resolution.template: resolution for resolution in earlier}
     return [
-        StarRequest(f"run {run.path}", template, kind, run.discovery.site, earlier=known.get(template))
+        StarRequest(
+            f"run {run.path}",
+            template,
+            kind,
+            run.discovery.site,
+            earlier=known.get(template),
+            since=run.created,
+            goes_on=run.state == "running",
+        )
         for template, kind in starred_templates(run.discovery, {"name": run.name}).items()
     ]

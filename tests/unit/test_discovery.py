@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from runwatch.discovery import Finders, FleetFinder
 from runwatch.facts import Failure, FailureReason, FoundSchedulerJob, SchedulerState
 from runwatch.fleet import Fleet, Job
 from runwatch.remembered import Remembered
+from runwatch.sources.protocol import FoundRun
 from runwatch.telemetry import Telemetry
 from tests.unit.scripted_finders import DOWN, ScriptedProjects, ScriptedScheduler, record
 
@@ -300,3 +302,66 @@ def test_the_limit_lets_what_its_scheduler_lists_no_more_go_before_what_runs() -
     assert list(looks.jobs()) == ["long"]
     looks.schedulers["l"].failure = DOWN
     assert list(looks.jobs(3 * 24 * 60)) == ["long"]
+
+
+def test_what_is_left_of_an_earlier_submission_gives_way_to_what_comes() -> None:
+    looks = Looks([MARIN])
+    looks.wandb.add("lab/mid/delphi-aa11", NOW - 90_000.0, "finished")
+    looks.schedulers["m"].records = [record("/u1/delphi-coord", SchedulerState.PENDING, submitted=NOW)]
+    assert looks.histories() == {"delphi": ["lab/mid/delphi-aa11"]}
+    for _ in range(30):
+        looks.jobs()
+    # The project is listed every 5 minutes, not at each look: 30 minutes hold 6 or 7 of them.
+    assert 6 <= len(looks.wandb.asked) <= 8
+    looks.schedulers["m"].records = [record("/u1/delphi-coord", submitted=NOW)]
+    looks.wandb.add("lab/mid/delphi-bb22", looks.now)
+    looks.jobs(5)
+    assert looks.histories() == {"delphi": ["lab/mid/delphi-bb22"]}
+    # From then on it is the job's own, and nobody asks any more.
+    asked = len(looks.wandb.asked)
+    looks.wandb.add("lab/mid/delphi-cc33", looks.now)
+    looks.jobs(60)
+    assert looks.histories() == {"delphi": ["lab/mid/delphi-bb22"]}
+    assert len(looks.wandb.asked) == asked
+
+
+def test_a_run_that_is_resumed_under_its_name_is_asked_for_no_longer_than_it_takes_to_write() -> None:
+    looks = Looks([MARIN])
+    resumed = FoundRun("lab/mid/delphi-aa11", "delphi-aa11", "", "running", NOW - 9e5, NOW - 100.0, "ann")
+    looks.wandb.projects["lab/mid"] = [resumed]
+    looks.schedulers["m"].records = [record("/u1/delphi-coord", submitted=NOW)]
+    assert looks.histories() == {"delphi": ["lab/mid/delphi-aa11"]}
+    looks.wandb.projects["lab/mid"] = [replace(resumed, heartbeat=NOW + 600.0)]
+    looks.jobs(15)
+    asked = len(looks.wandb.asked)
+    for _ in range(20):
+        assert looks.histories() == {"delphi": ["lab/mid/delphi-aa11"]}
+    assert len(looks.wandb.asked) == asked
+
+
+def test_two_people_with_one_name_have_each_the_run_of_their_own() -> None:
+    looks = Looks([{**MARIN, "match": r"^/[^/]+/(?P<name>.+)-coord$"}])
+    looks.schedulers["m"].records = [record("/u1/a-coord", submitted=NOW)]
+    looks.wandb.add("lab/mid/a-x1", NOW + 30.0)
+    first = {"a": ["lab/mid/a-x1"]}
+    assert looks.histories() == first
+    looks.schedulers["m"].records += [record("/u2/a-coord", submitted=NOW + 600.0)]
+    looks.now = NOW + 600.0
+    assert looks.histories() == first | {"a@m": []}
+    looks.wandb.add("lab/mid/a-y2", NOW + 900.0)
+    both = first | {"a@m": ["lab/mid/a-y2"]}
+    assert looks.histories() == both
+    # Found both at one look, they are told apart by when the runs began.
+    looks.restarted()
+    assert looks.histories() == both
+    # What the earlier one had is the later one's when it ended: the same work, submitted anew.
+    looks.wandb.projects["lab/mid"] = looks.wandb.projects["lab/mid"][:1]
+    looks.schedulers["m"].records[0] = record("/u1/a-coord", SchedulerState.FAILED, submitted=NOW)
+    looks.restarted()
+    assert looks.histories() == {"a": ["lab/mid/a-x1"]}
+
+
+def test_of_two_that_go_on_and_name_one_run_none_is_lost() -> None:
+    looks = Looks([{**MARIN, "match": r"^/[^/]+/(?P<name>.+)-coord$", "history": {"wandb": "lab/mid/{name}"}}])
+    looks.schedulers["m"].records = [record("/u1/a-coord", submitted=1.0), record("/u2/a-coord", submitted=2.0)]
+    assert looks.histories() == {"a": ["lab/mid/a"], "a@m": []}

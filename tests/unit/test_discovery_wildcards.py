@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.facts import Failure, FailureReason
+from runwatch.found.jobs import Resolution
 from runwatch.found.star_resolver import StarRequest, StarResolver
 from runwatch.found.templates import Candidate, split_star
 from runwatch.sources.folder_listing import Level, LookFailedError
@@ -57,6 +58,34 @@ def test_a_folder_that_comes_and_stays(tmp_path: Path) -> None:
     assert (len(requests), set(requests)) == (asked, {"s"})
     assert resolving.look(template, submission="2") == f"{tmp_path}/out/run-bb22"
     assert resolving.look(template, child="checkpoints-run_aa11-ef", submission="2") == f"{tmp_path}/out/run-aa11"
+
+
+def test_a_folder_that_an_earlier_submission_left_gives_way_to_a_newer_one(tmp_path: Path) -> None:
+    requests: list[str] = []
+    resolver = StarResolver(Telemetry(), LevelListings(requests.append))
+    template = f"{tmp_path}/run-*"
+    earlier: Resolution | None = None
+
+    def look(now: float, *, goes_on: bool = True) -> str | None:
+        nonlocal earlier
+        request = StarRequest("j", template, "folder", "s", "", "1", earlier, since=10_000.0, goes_on=goes_on)
+        resolved, _ = resolver.resolve([request], None, now, 60.0)
+        earlier = resolved.get(("j", template))
+        return None if earlier is None else earlier.address
+
+    written(tmp_path / "run-aa" / "checkpoints" / "step-9" / "x", 9_000.0)
+    assert look(10_200.0) == f"{tmp_path}/run-aa"
+    asked = len(requests)
+    assert (look(10_260.0), len(requests)) == (f"{tmp_path}/run-aa", asked)  # within the same 5 minutes
+    written(tmp_path / "run-bb" / ".executor_info", 10_400.0)
+    assert look(10_500.0, goes_on=False) == f"{tmp_path}/run-aa"  # it ended, and nothing of its own comes
+    assert look(10_510.0) == f"{tmp_path}/run-bb"
+    assert earlier is not None
+    assert earlier.is_sure
+    # From now on it is the job's own.
+    written(tmp_path / "run-cc" / ".executor_info", 20_000.0)
+    asked = len(requests)
+    assert (look(30_000.0), len(requests)) == (f"{tmp_path}/run-bb", asked)
 
 
 def test_the_newest_by_what_was_written_in_it(tmp_path: Path) -> None:

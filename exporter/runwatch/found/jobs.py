@@ -26,7 +26,11 @@ _IN_PLACE = frozenset({SchedulerState.RUNNING, SchedulerState.NO_TASKS})
 
 
 class Resolution(BaseModel):
-    """What the `*` of a filled template was found to stand for, and for which submission and child that was."""
+    """What the `*` of a filled template was found to stand for, and for which submission and child that was.
+
+    `is_sure` tells that it belongs to this submission: it was made or written since, or the child's name holds it.
+    What is not sure may be left of an earlier submission, and gives way to what comes.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,6 +38,7 @@ class Resolution(BaseModel):
     address: str
     submission: str
     child: str
+    is_sure: bool = False
 
 
 class KnownJob(BaseModel):

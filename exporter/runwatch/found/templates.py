@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 FIELD = re.compile(r"\{([^{}]*)\}")
+WRITTEN_AFTER_SECONDS = 300.0
 _LEADS_ELSEWHERE = frozenset("/\\*?[]{}")
 
 
@@ -42,11 +43,17 @@ class StarPattern:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A name that exists and fits a pattern. `time` (Unix seconds) is when it was made or last written."""
+    """A name that exists and fits a pattern. Times are Unix seconds, None where they are not known.
+
+    `time` says which is the newest: when it was made, or last written where only that is known. `made` is when it was
+    made, `written` when it was last written.
+    """
 
     name: str
     star: str
     time: float | None = None
+    made: float | None = None
+    written: float | None = None
 
 
 def fitting(names: Sequence[str], pattern: StarPattern) -> Iterator[tuple[str, str]]:
@@ -136,10 +143,27 @@ def choose(candidates: Sequence[Candidate], child: str, earlier: str = "") -> Ca
     return max(dated, key=lambda candidate: (-math.inf if candidate.time is None else candidate.time, candidate.name))
 
 
-def wants_times(candidates: Sequence[Candidate], child: str, earlier: str = "") -> Sequence[Candidate]:
-    """Return the candidates whose times decide; none where the choice does not hang on times."""
+def belongs(candidate: Candidate, child: str, since: float | None) -> bool:
+    """Tell whether something was surely made or used by a job that was submitted at a time (Unix seconds).
+
+    What was written shortly after may have been written by the submission before it, in its last minute or by a clock
+    that goes differently.
+    """
+    if since is None or (child and held_by([candidate], child)):
+        return True
+    was_made = candidate.made is not None and candidate.made >= since
+    return was_made or (candidate.written is not None and candidate.written >= since + WRITTEN_AFTER_SECONDS)
+
+
+def wants_times(
+    candidates: Sequence[Candidate], child: str, earlier: str = "", since: float | None = None
+) -> Sequence[Candidate]:
+    """Return the candidates whose times decide; none where the choice does not hang on times.
+
+    With `since` the only candidate's time is wanted too: it tells whether it is left of an earlier submission.
+    """
     if len(candidates) <= 1:
-        return ()
+        return () if all(belongs(candidate, child, since) for candidate in candidates) else candidates
     held = held_by(candidates, child) if child else ()
     if len(held) == 1 or (not held and any(candidate.name == earlier for candidate in candidates)):
         return ()

@@ -93,12 +93,12 @@ class LevelListings:
         """
         level = self._levels.get(pattern.parent)
         if isinstance(level, Level) and candidate.name in level.objects:
-            return Candidate(candidate.name, candidate.star, level.objects[candidate.name].updated)
+            return _written_at(candidate, level.objects[candidate.name].updated)
         address = f"{pattern.parent}/{candidate.name}"
         outcome = self._bounded(address, lambda: _last_write(self._open(address, site), "", _DEEPEST_LOOK))
         if isinstance(outcome, Failure):
             return candidate if outcome.is_answer else outcome
-        return Candidate(candidate.name, candidate.star, outcome if isinstance(outcome, float) else None)
+        return _written_at(candidate, outcome if isinstance(outcome, float) else None)
 
     def close(self) -> None:
         """Release connections."""
@@ -129,6 +129,10 @@ class LevelListings:
             return Failure(FailureReason.TIMEOUT, f"{key}: no answer in time")
         del self._running[key]
         return listing.failure or listing.result
+
+
+def _written_at(candidate: Candidate, time: float | None) -> Candidate:
+    return Candidate(candidate.name, candidate.star, time, written=time)
 
 
 def _run(listing: _Listing, call: Callable[[], Level | float | None]) -> None:
