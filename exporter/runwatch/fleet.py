@@ -178,8 +178,8 @@ def name_jobs(
     A found job that a listed job names as its history, or by its scheduler job, is that job: it is not added, and
     gives the listed job its owner (and, at the same site, its scheduler job) where the config names none. A run of W&B
     that is the history of a job found at a scheduler is one job with it: it has the settings of the run's entry and
-    the name that it was known by before the run began. Of several scheduler jobs with one history the newest that goes
-    on counts.
+    the name that it was known by before the run began. Of several scheduler jobs with one history the oldest that
+    goes on has it, else the newest.
 
     Args:
         listed: Jobs of the config.
@@ -249,19 +249,26 @@ def means(listed: Job, found: ScheduledJob) -> bool:
 
 
 def _one_a_history(scheduled: Sequence[ScheduledJob]) -> list[ScheduledJob]:
-    """Of jobs with the same W&B run one is kept: one that goes on before one that ended, then the newest."""
-    newest_first = sorted(
-        scheduled,
-        key=lambda job: (job.alive, _age_order(job.submitted), job.site, job.scheduler_job),
-        reverse=True,
-    )
+    """Let no two jobs have one W&B run.
+
+    Of those that go on each stays, for its scheduler tells of it, and the oldest has the run, as it has the name. One
+    that ended stays unless another has its run: that one is the same work, submitted anew.
+    """
+    oldest_first = sorted(scheduled, key=lambda job: (_age_order(job.submitted), job.site, job.scheduler_job))
+    alive = [job for job in oldest_first if job.alive]
+    ended = [job for job in reversed(oldest_first) if not job.alive]
     taken: set[str] = set()
     kept: list[ScheduledJob] = []
-    for job in newest_first:
+    for job in (*alive, *ended):
         paths = set(wandb_paths(job.places.history))
         if not paths & taken:
-            taken |= paths
             kept.append(job)
+        elif job.alive:
+            history = tuple(source for source in job.places.history if source.wandb not in taken)
+            kept.append(replace(job, places=replace(job.places, history=history)))
+        else:
+            continue
+        taken |= paths
     return kept
 
 
