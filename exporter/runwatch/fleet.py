@@ -15,7 +15,8 @@ from runwatch.found.shards import Shard
 class Job:
     """One watched job. `run` is unique in the fleet and is the key of everything that is known of the job.
 
-    `scheduler` is the word of the site's scheduler, empty where the site has none.
+    `scheduler` is the word of the site's scheduler, empty where the site has none. `scheduler_user` is whose the
+    scheduler job is, where several people's may have one name there and it is known.
     """
 
     run: str
@@ -24,6 +25,7 @@ class Job:
     kind: str = ""
     scheduler: str = ""
     scheduler_job: str = ""
+    scheduler_user: str = ""
     history: tuple[HistorySource, ...] = ()
     checkpoints: tuple[str, ...] = ()
     trials: Trials | None = None
@@ -299,7 +301,11 @@ def _completed(job: Job, found: Mapping[str, FoundJob], scheduled: Sequence[Sche
         own = [
             each for each in scheduled if each.site == job.site and set(paths) & set(wandb_paths(each.places.history))
         ]
-        job = replace(job, scheduler_job=own[0].scheduler_job) if own else job
+        job = (
+            replace(job, scheduler_job=own[0].scheduler_job, scheduler_user=_user(own[0], job.scheduler))
+            if own
+            else job
+        )
     owners = [found[path].owner for path in paths if path in found] + [each.owner for each in own]
     return replace(job, labels=_owned(job.labels, *owners))
 
@@ -307,6 +313,11 @@ def _completed(job: Job, found: Mapping[str, FoundJob], scheduled: Sequence[Sche
 def _owned(labels: Labels, *owners: str) -> Labels:
     owner = next(filter(None, owners), "")
     return labels if labels.owner or not owner else labels.model_copy(update={"owner": owner})
+
+
+def _user(found: ScheduledJob, scheduler: str) -> str:
+    """Return whose job it is: only SLURM has jobs of several people under one name."""
+    return found.owner if scheduler == "slurm" else ""
 
 
 def _from_wandb(run: FoundJob, own: ScheduledJob | None, schedulers: Mapping[str, str]) -> _Found:
@@ -334,6 +345,7 @@ def _from_wandb(run: FoundJob, own: ScheduledJob | None, schedulers: Mapping[str
         site=also.job.site,
         scheduler=also.job.scheduler,
         scheduler_job=also.job.scheduler_job,
+        scheduler_user=also.job.scheduler_user,
         kind=job.kind or also.job.kind,
         history=also.job.history,
         checkpoints=job.checkpoints or also.job.checkpoints,
@@ -353,6 +365,7 @@ def _from_scheduler(own: ScheduledJob, schedulers: Mapping[str, str]) -> _Found:
         kind=discovery.kind,
         scheduler=schedulers.get(own.site, ""),
         scheduler_job=own.scheduler_job,
+        scheduler_user=_user(own, schedulers.get(own.site, "")),
         history=own.places.history,
         checkpoints=own.places.checkpoints,
         trials=own.places.trials,

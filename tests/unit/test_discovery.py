@@ -365,3 +365,16 @@ def test_of_two_that_go_on_and_name_one_run_none_is_lost() -> None:
     looks = Looks([{**MARIN, "match": r"^/[^/]+/(?P<name>.+)-coord$", "history": {"wandb": "lab/mid/{name}"}}])
     looks.schedulers["m"].records = [record("/u1/a-coord", submitted=1.0), record("/u2/a-coord", submitted=2.0)]
     assert looks.histories() == {"a": ["lab/mid/a"], "a@m": []}
+
+
+def test_a_job_that_is_listed_by_an_id_of_its_chain_is_not_found_once_more() -> None:
+    listed = {"run": "mine", "bucket": "sft", "site": "l", "scheduler_job": "1234567"}
+    looks = Looks([{"site": "l", "match": "^qwen", "bucket": "sft"}], jobs=[listed])
+    first = FoundSchedulerJob("qwen-2ep", "qwen-2ep", SchedulerState.RUNNING, 5.0, "bob", links=("1234567", "1234599"))
+    looks.schedulers["l"].records = [first]
+    assert list(looks.jobs()) == ["mine"]
+    looks.schedulers["l"].records = [replace(first, submitted=6.0, links=("1234599",))]  # squeue shows the next link
+    assert list(looks.jobs()) == ["mine"]
+    looks.config = looks.config.model_copy(update={"jobs": ()})
+    (job,) = looks.jobs().values()
+    assert (job.run, job.scheduler_job, job.scheduler_user) == ("qwen-2ep", "qwen-2ep", "bob")

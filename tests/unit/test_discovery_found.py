@@ -149,6 +149,37 @@ def test_the_first_entry_that_shows_a_job_has_it() -> None:
     assert [job.match for job in swapped] == ["^n$"]
 
 
+def test_a_name_that_two_people_have_is_left_to_who_had_it_first() -> None:
+    # SLURM: all jobs of one name and one user are one record, of the first user by the name.
+    known = look((), record("n", submitted=1.0, links=("10",)), now=10.0)
+    known = look(known, record("n", links=("10",)), record("12", owner="v", links=("12",)), now=70.0)
+    assert [(job.owner, job.scheduler_job) for job in known] == [("u", "n"), ("v", "12")]
+    # Those of the first are not shown any more, and the other one's is now the first of that name.
+    known = look(known, record("n", owner="v", links=("12",)), now=130.0)
+    assert [(job.owner, job.scheduler_job) for job in known] == [("u", "n"), ("v", "12")]
+    known = look(known, record("n", submitted=200.0, owner="w", links=("20", "21")), now=210.0)
+    assert [(job.owner, job.scheduler_job) for job in known] == [("u", "n"), ("v", "12"), ("w", "20")]
+
+
+def test_a_job_whose_owner_is_named_otherwise_is_the_same_job() -> None:
+    known = look((), record("job/n", submitted=1.0), now=10.0)
+    known = look(known, record("job/n", submitted=100.0, owner="v"), now=110.0)
+    assert [(job.owner, job.scheduler_job, job.submitted) for job in known] == [("v", "job/n", 100.0)]
+    known = look(known, record("job/n", submitted=100.0, owner="v"), now=170.0)
+    assert len(known) == 1
+
+
+def test_the_ids_of_a_chain_stay_known() -> None:
+    known = look((), record("n", submitted=1.0, links=("10", "11")), now=10.0)
+    listed = {KEY: [record("n", submitted=5.0, links=("11", "12"))]}
+    (job,) = absorb(known, listed, [], 100.0, DAY, chained=["s"])
+    assert job.ids == ("10", "11", "12", "n")
+    # Submitted anew after its end it is another chain.
+    over = absorb([job], {KEY: [record("n", TIMEOUT, 5.0, ended=150.0, links=("12",))]}, [], 160.0, DAY, chained=["s"])
+    (job,) = absorb(over, {KEY: [record("n", submitted=300.0, links=("20",))]}, [], 310.0, DAY, chained=["s"])
+    assert job.ids == ("20", "n")
+
+
 def test_after_a_change_of_the_config_jobs_go_to_the_entry_that_matches() -> None:
     (job,) = look((), record("1"), now=0.0)
     assert moved_to([job], [("s", "^x"), KEY]) == (job,)
@@ -185,5 +216,6 @@ def test_the_answer_hangs_on_no_order_and_loses_no_record(looks: list[list[Found
         random.shuffle(mixed)
         shuffled = look(shuffled, *mixed, now=now)
         assert straight == shuffled
-        seen = {(job.name, job.owner, each) for job in straight if job.last_seen == now for each in job.ids}
-        assert {(each.name, each.owner, each.scheduler_job) for each in records} <= seen
+        seen = {(job.name, each) for job in straight if job.last_seen == now for each in job.ids}
+        for each in records:
+            assert any((each.name, own) in seen for own in (each.scheduler_job, *each.links))

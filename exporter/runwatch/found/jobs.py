@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -119,22 +120,28 @@ def absorb(
     by_name: dict[tuple[str, str, str], list[KnownJob]] = {}
     for job in known:
         by_name.setdefault((job.site, job.name, job.owner), []).append(job)
+    holders = {(job.site, job.scheduler_job): job for job in known}
+    all_ids = frozenset(record.scheduler_job for records in listed.values() for record in records)
     claimed: set[tuple[str, str]] = set()
     shown: list[KnownJob] = []
     seen: set[int] = set()
     for key, records in listed.items():
         groups: dict[tuple[str, str, str], list[FoundSchedulerJob]] = {}
-        for record in _without_children(records):
+        for listed_record in _without_children(records):
+            holder = holders.get((key[0], listed_record.scheduler_job))
+            record, owner = _told_apart(listed_record, holder, all_ids)
             if (key[0], record.scheduler_job) not in claimed:
                 claimed.add((key[0], record.scheduler_job))
-                groups.setdefault((key[0], record.name, record.owner), []).append(record)
+                groups.setdefault((key[0], record.name, owner), []).append(record)
         for name, group in groups.items():
             before = by_name.get(name, [])
             for old, own in _assigned(before, group):
                 entry = old.key if old is not None and old.key in blind else key
                 updated = _updated(old, entry, own, now)
                 if old is not None and key[0] in chained and not _is_anew(old, updated):
-                    updated = updated.model_copy(update={"submitted": old.submitted})
+                    # Links that are shown no more are of it all the same.
+                    ids = tuple(sorted({*old.ids, *updated.ids}))
+                    updated = updated.model_copy(update={"submitted": old.submitted, "ids": ids})
                 seen.update(() if old is None else (id(old),))
                 if old is not None or not updated.expired(now, linger):
                     shown.append(updated)
@@ -142,6 +149,22 @@ def absorb(
     unseen = [_missed(old, now, is_blind=old.key in blind) for old in known if id(old) not in seen]
     kept = [old for old in unseen if old.key in blind or not old.expired(now, linger)]
     return tuple(sorted((*shown, *kept), key=lambda job: (job.site, job.name, job.owner, job.ids)))
+
+
+def _told_apart(
+    record: FoundSchedulerJob, holder: KnownJob | None, all_ids: Collection[str]
+) -> tuple[FoundSchedulerJob, str]:
+    """Return a record as what it is, and whose job it goes with, where a job of another owner is asked for by its id.
+
+    A name that other people's jobs have too (SLURM) is left to who had it first, and the record goes by its oldest id.
+    Where the scheduler has one job alone by that id (Kubernetes), it is that job, whoever is named as its owner now.
+    """
+    if holder is None or holder.name != record.name or holder.owner == record.owner:
+        return record, record.owner
+    own_id = next((link for link in record.links if link not in all_ids), None)
+    if own_id is None:
+        return record, record.owner if record.links else holder.owner
+    return replace(record, scheduler_job=own_id), record.owner
 
 
 def _missed(job: KnownJob, now: float, *, is_blind: bool) -> KnownJob:

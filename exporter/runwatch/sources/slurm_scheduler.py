@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from zoneinfo import ZoneInfo
 
@@ -130,8 +130,9 @@ class SlurmScheduler:
                 for job in listing.by_name[name]:
                     for record in listing.by_id[job]:
                         groups.setdefault(name, {}).setdefault(record.user, []).append(record)
+            chains = [run.links for run in self._runs.values() if run.id is not None]
         return [
-            self._found(name, user, records, is_first=position == 0)
+            self._found(name, user, records, chains, is_first=position == 0)
             for name, by_user in groups.items()
             for position, (user, records) in enumerate(sorted(by_user.items(), key=lambda item: _oldest(item[1])))
         ]
@@ -163,8 +164,9 @@ class SlurmScheduler:
 
     def _run(self, job: Job) -> _Run:
         known = self._runs.get(job.run)
-        if known is None or known.named != job.scheduler_job:
-            known = self._runs[job.run] = _Run(job.scheduler_job, parse_job_id(job.scheduler_job))
+        if known is None or known.named != job.scheduler_job or job.scheduler_user not in ("", known.owner):
+            owner = job.scheduler_user or None
+            known = self._runs[job.run] = _Run(job.scheduler_job, parse_job_id(job.scheduler_job), owner=owner)
         return known
 
     def _ask(self, runs: Sequence[_Run], now: float, until: float) -> None:
@@ -284,10 +286,16 @@ class SlurmScheduler:
             sacct = "and sacct knows of none"
         return Failure(FailureReason.NOT_FOUND, f"squeue has no job {shown!r}, {sacct}")
 
-    def _found(self, name: str, user: str, records: Sequence[QueueRecord], *, is_first: bool) -> FoundSchedulerJob:
+    def _found(
+        self, name: str, user: str, records: Sequence[QueueRecord], chains: Iterable[Set[str]], *, is_first: bool
+    ) -> FoundSchedulerJob:
         started = [record for record in records if record.started is not None]
         newest = max(started or records, key=lambda record: (record.started or 0.0, int(record.id.base)))
         by_name = is_first and parse_job_id(name) is None and name.strip() != ""
+        running = {record.id.base for record in records if meaning(record.word).state is SchedulerState.RUNNING}
+        # Several that run at a time are no chain, and a name means the newest of them.
+        links = {newest.id.base} if len(running) > 1 else {record.id.base for record in records}
+        links = links.union(*(chain for chain in chains if chain & links))
         return FoundSchedulerJob(
             scheduler_job=name if by_name else str(_oldest(records)),
             name=name,
@@ -295,6 +303,7 @@ class SlurmScheduler:
             submitted=min((r.submitted for r in records if r.submitted is not None), default=None),
             owner=user,
             ended=newest.ended if meaning(newest.word).terminal else None,
+            links=tuple(sorted(links, key=int)),
         )
 
 
