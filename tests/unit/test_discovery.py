@@ -378,3 +378,21 @@ def test_a_job_that_is_listed_by_an_id_of_its_chain_is_not_found_once_more() -> 
     looks.config = looks.config.model_copy(update={"jobs": ()})
     (job,) = looks.jobs().values()
     assert (job.run, job.scheduler_job, job.scheduler_user) == ("qwen-2ep", "qwen-2ep", "bob")
+
+
+def test_a_run_that_two_entries_find_stays_with_the_first() -> None:
+    running: dict[str, object] = {"wandb": "e/p", "bucket": "rl", "state": "running"}
+    everything: dict[str, object] = {"wandb": "e/p", "bucket": "other"}
+    looks = Looks([running, everything])
+    looks.wandb.add("e/p/x")
+    looks.wandb.add("e/p/old", state="finished")
+
+    def buckets() -> dict[str, str]:
+        return {run: job.bucket for run, job in looks.jobs().items()}
+
+    assert buckets() == {"x": "rl", "old": "other"}
+    looks.wandb.projects["e/p"] = [replace(run, state="crashed") for run in looks.wandb.projects["e/p"]]
+    assert buckets() == {"x": "rl", "old": "other"}
+    # An edit of the config may put another entry first.
+    looks.config = Looks([everything, running]).config
+    assert buckets() == {"x": "other", "old": "other"}

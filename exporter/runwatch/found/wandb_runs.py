@@ -39,6 +39,9 @@ def moved_run(run: FoundJob, entries: Sequence[Discovery]) -> FoundJob | None:
 class WandbDiscovery:
     """Remembers the runs found so far: a filter such as `state: running` stops finding a run when it ends.
 
+    A run that several entries find is the first one's, and stays so when that one's filter finds it no more, or its
+    listing fails.
+
     A run is kept until `linger` has passed since it was last found; a run that ended longer ago is not taken up, so
     a project's old runs are never read.
     """
@@ -50,6 +53,7 @@ class WandbDiscovery:
     def look(self, config: Config, source: FindsRuns, now: float) -> tuple[tuple[FoundJob, ...], tuple[Failure, ...]]:
         """List every project once; return all found runs, old and new, and what failed."""
         failures: list[Failure] = []
+        shown: dict[str, FoundJob] = {}
         entries = [(entry.wandb, entry) for entry in config.discover if entry.wandb is not None]
         for project, entry in entries:
             listed = source.discover(project, entry.state, site=entry.site, active_since=now - config.linger)
@@ -60,10 +64,20 @@ class WandbDiscovery:
                 continue
             for run in listed:
                 job = FoundJob(run.path, run.display_name, run.created, run.state, run.user, entry)
-                self._found[run.path] = (job, now)
+                shown.setdefault(run.path, job)
+        for path, job in shown.items():
+            self._found[path] = (self._with_entry(job, config.discover), now)
         self._found = {
             path: (moved, last)
             for path, (job, last) in self._found.items()
             if (now - last <= config.linger or failures) and (moved := moved_run(job, config.discover)) is not None
         }
         return tuple(job for job, _ in self._found.values()), tuple(failures)
+
+    def _with_entry(self, job: FoundJob, entries: Sequence[Discovery]) -> FoundJob:
+        """Leave a run with the entry that it had, where none before that shows it."""
+        known = self._found.get(job.path)
+        before = None if known is None else moved_run(known[0], entries)
+        if before is None or entries.index(before.discovery) >= entries.index(job.discovery):
+            return job
+        return replace(job, discovery=before.discovery)
