@@ -9,7 +9,7 @@ import pytest
 from runwatch.facts import Failure, FailureReason, FoundSchedulerJob, SchedulerFacts, SchedulerState
 from tests.peers.kubernetes_api import Asked, Fault, KubernetesApiServer
 from tests.peers.kubernetes_fixtures import Watch, hasty_watch, kubernetes_server, watch
-from tests.peers.kubernetes_objects import job, jobset, pod, running
+from tests.peers.kubernetes_objects import T0, job, jobset, pod, running
 
 __all__ = ["hasty_watch", "kubernetes_server", "watch"]
 
@@ -108,6 +108,20 @@ def test_jobsets_that_may_not_be_listed_leave_the_rest_readable(watch: Watch) ->
     assert watch.failure("train").reason is FailureReason.AUTH
     assert watch.failure("jobset/train").reason is FailureReason.AUTH
     assert watch.facts("job/train").state is SchedulerState.GONE
+
+
+def test_a_jobset_that_may_not_be_read_any_more_is_still_found(watch: Watch) -> None:
+    whole = watch.server.put("jobsets", jobset("sft-set", {"worker": (1, 1, 0)}))
+    watch.server.put("jobs", job("sft-set-worker-0", owner=whole))
+    watch.server.put("jobs", job("sft-a"))
+    watch.server.forbidden = {"jobsets"}
+    found = watch.source.find("cw", "^sft-")
+    assert isinstance(found, list)
+    assert {one.scheduler_job: (one.state, one.submitted) for one in found} == {
+        "job/sft-a": (SchedulerState.NO_TASKS, T0),
+        "jobset/sft-set": (SchedulerState.UNKNOWN, None),
+    }
+    assert watch.failure("jobset/sft-set").reason is FailureReason.AUTH
 
 
 def test_jobsets_that_were_served_do_not_vanish_with_their_api(watch: Watch) -> None:

@@ -169,6 +169,13 @@ def test_a_job_whose_owner_is_named_otherwise_is_the_same_job() -> None:
     assert len(known) == 1
 
 
+def test_a_job_of_which_only_its_being_there_is_known_stays_as_it_was() -> None:
+    known = look((), record("jobset/n", submitted=1.0), now=10.0)
+    hidden = record("jobset/n", SchedulerState.UNKNOWN, None, owner="")
+    (job,) = look(known, hidden, now=70.0)
+    assert (job.owner, job.submission, job.goes_on) == ("u", known[0].submission, True)
+
+
 def test_the_ids_of_a_chain_stay_known() -> None:
     known = look((), record("n", submitted=1.0, links=("10", "11")), now=10.0)
     listed = {KEY: [record("n", submitted=5.0, links=("11", "12"))]}

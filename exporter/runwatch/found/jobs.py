@@ -229,6 +229,7 @@ def _updated(job: KnownJob | None, key: EntryKey, records: Sequence[FoundSchedul
     holder = current or max((r for r in records if r.child), key=_order, default=None)
     own_id = current.scheduler_job if current is not None else (job.scheduler_job if job is not None else "")
     ids = frozenset([own_id]).union(*(_ids(record) for record in records))
+    submitted = None if current is None else current.submitted
     over_since = None
     if not alive:
         ends = [record.ended for record in records if record.ended is not None]
@@ -241,9 +242,9 @@ def _updated(job: KnownJob | None, key: EntryKey, records: Sequence[FoundSchedul
         ids=tuple(sorted(ids)),
         first_seen=now if job is None else job.first_seen,
         last_seen=now,
-        owner=records[0].owner,
+        owner=records[0].owner or ("" if job is None else job.owner),
         child=(holder.child if holder is not None else "") or ("" if job is None else job.child),
-        submitted=current.submitted if current is not None else (None if job is None else job.submitted),
+        submitted=submitted if submitted is not None or job is None else job.submitted,
         first_submitted=min(times, default=None),
         over_since=over_since,
         alive_at=now if alive else (None if job is None else job.alive_at),

@@ -152,6 +152,13 @@ class NamespaceObjects:
             bare[fields.text(owner, "name") or stem].append(pod)
         return found + [self._bare(f"pod/{name}", pods) for name, pods in bare.items()]
 
+    def hidden_jobsets(self) -> list[str]:
+        """Return the names of JobSets that Jobs here are part of, and that may not be read themselves."""
+        if self.jobsets_known:
+            return []
+        makers = (fields.controller(job) for job in self.jobs)
+        return sorted({fields.text(maker, "name") for maker in makers if fields.text(maker, "kind") == "JobSet"} - {""})
+
     def _by_labels(self, reference: JobReference) -> Gang | None:
         matching = [record for record in self._records.values() if _has(record, reference.labels)]
         pods = [pod for pod in self.pods if _has(pod, reference.labels)]

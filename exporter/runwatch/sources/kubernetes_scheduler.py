@@ -115,7 +115,13 @@ class KubernetesScheduler:
         if isinstance(objects, Failure):
             return objects
         named = ((gang, gang.shown_as.partition("/")[2]) for gang in objects.gangs())
-        return [self._found(gang, name) for gang, name in named if wanted.search(name)]
+        # Of a JobSet that may not be read it is known that it is there: that must not look like its end.
+        hidden = [
+            FoundSchedulerJob(f"{WorkloadKind.JOBSET.value}/{name}", name, SchedulerState.UNKNOWN, submitted=None)
+            for name in objects.hidden_jobsets()
+            if wanted.search(name)
+        ]
+        return [*(self._found(gang, name) for gang, name in named if wanted.search(name)), *hidden]
 
     def log_tail(self, scheduler_job: str, max_lines: int) -> tuple[str, ...] | Failure:
         """Return the last lines of the job's log: of its first task, of the newest start.
