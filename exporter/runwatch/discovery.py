@@ -176,7 +176,7 @@ class FleetFinder:
         requests: list[StarRequest] = []
         for job in known:
             if not job.ended_long_ago(now, config.linger):
-                requests += _requests_of_job(job, entries[job.key], listed)
+                requests += _requests_of_job(config, job, entries[job.key], listed)
         for run in runs:
             requests += _requests_of_run(run, self._run_resolutions.get(run.path, ()))
         resolved, failures = self._resolver.resolve(requests, source, now, config.interval(SourceKind.HISTORY))
@@ -201,10 +201,12 @@ class FleetFinder:
             for job in known
             if not job.ended_long_ago(now, config.linger) and (job.first_submitted or -math.inf) <= at
         ]
-        return assemble_fleet(config, runs, [scheduled_job(job, entries[job.key]) for job in shown], self._shard)
+        return assemble_fleet(
+            config, runs, [scheduled_job(config, job, entries[job.key]) for job in shown], self._shard
+        )
 
 
-def scheduled_job(job: KnownJob, discovery: Discovery) -> ScheduledJob:
+def scheduled_job(config: Config, job: KnownJob, discovery: Discovery) -> ScheduledJob:
     """Say what a job found at a scheduler is called, and where its facts are read."""
     values = _groups(job)
     local = job.name.rpartition("/")[2] if job.name.startswith("/") else job.name
@@ -218,6 +220,7 @@ def scheduled_job(job: KnownJob, discovery: Discovery) -> ScheduledJob:
         owner=job.owner,
         discovery=discovery,
         places=places_of(discovery, values, _addresses(job.resolved)),
+        namespace=config.sites[job.site].namespace or "",
     )
 
 
@@ -262,7 +265,7 @@ def _job_key(job: KnownJob) -> str:
     return f"{job.site} {job.ids[0]} {job.name}"
 
 
-def _requests_of_job(job: KnownJob, discovery: Discovery, listed: Sequence[Job]) -> list[StarRequest]:
+def _requests_of_job(config: Config, job: KnownJob, discovery: Discovery, listed: Sequence[Job]) -> list[StarRequest]:
     earlier = {resolution.template: resolution for resolution in job.resolved}
     requests = [
         StarRequest(
@@ -280,7 +283,7 @@ def _requests_of_job(job: KnownJob, discovery: Discovery, listed: Sequence[Job])
     ]
     if all(request.is_settled for request in requests):
         return requests
-    own = scheduled_job(job, discovery)
+    own = scheduled_job(config, job, discovery)
     others = [other for other in listed if other.scheduler_job and not means(other, own)]
     claimed = frozenset(
         address for other in others for address in (*wandb_paths(other.history), *map(_bare, other.checkpoints))

@@ -78,7 +78,8 @@ class ScheduledJob:
 
     `name` is what the entry's expression calls it, `scheduler_name` the scheduler's own name, `scheduler_job` the id
     that it is asked for by, `ids` all that it is known by there. `submitted` is when it was first submitted, Unix
-    seconds. `alive` tells whether any of it goes on.
+    seconds. `alive` tells whether any of it goes on. `namespace` is the one that it was found in, where the config
+    names it (Kubernetes).
     """
 
     name: str
@@ -90,6 +91,7 @@ class ScheduledJob:
     owner: str
     discovery: Discovery
     places: Places
+    namespace: str = ""
 
     @property
     def site(self) -> str:
@@ -247,6 +249,9 @@ def means(listed: Job, found: ScheduledJob) -> bool:
     *before, name = written.split("/")
     kind, _, found_name = found.scheduler_job.rpartition("/")
     kinds = {part.lower().removesuffix("s") for part in before} & {"job", "jobset", "pod"}
+    namespaces = set(before[: len(before) - len(kinds)])
+    if found.namespace and namespaces - {found.namespace}:
+        return False
     return name == found_name and (not kinds or not kind or kind in kinds)
 
 

@@ -110,6 +110,15 @@ def test_what_a_listed_scheduler_job_means(scheduler: str, written: str, job: st
     assert not means(Job("l", "sft", "t", scheduler=scheduler, scheduler_job=written), found)
 
 
+@pytest.mark.parametrize(
+    ("written", "same"),
+    [("runs/a", True), ("runs/job/a", True), ("job/a", True), ("a", True), ("evals/a", False), ("evals/job/a", False)],
+)
+def test_a_job_of_another_namespace_is_another_one(written: str, same: bool) -> None:
+    found = replace(scheduled("a", "job/a"), scheduler_name="a", namespace="runs")
+    assert means(Job("l", "sft", "m", scheduler="kubernetes", scheduler_job=written), found) is same
+
+
 def test_a_listed_job_wins_by_its_history() -> None:
     history = (HistorySource(wandb="e/p/a-1"),)
     own = Job("own", "rl", "m", scheduler="iris", scheduler_job="/u/else", history=history)
