@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from runwatch.config.model import Bucket, Config, Discovery, HistorySource, Labels, TrainerConfig, Trials
+from runwatch.config.paths import AUTO
 from runwatch.found.places import Places, places_of, wandb_paths
+from runwatch.found.rival_logs import rival_logs
 from runwatch.found.shards import Shard
 
 
@@ -16,7 +18,8 @@ class Job:
     """One watched job. `run` is unique in the fleet and is the key of everything that is known of the job.
 
     `scheduler` is the word of the site's scheduler, empty where the site has none. `scheduler_user` is whose the
-    scheduler job is, where several people's may have one name there and it is known.
+    scheduler job is, where several people's may have one name there. `rival_logs` are paths and globs of
+    other jobs' logs that this job's glob fits too.
     """
 
     run: str
@@ -32,6 +35,7 @@ class Job:
     config: TrainerConfig = field(default_factory=TrainerConfig)
     labels: Labels = field(default_factory=Labels)
     discovered: bool = False
+    rival_logs: tuple[str, ...] = ()
 
 
 def asks_log(job: Job) -> bool:
@@ -42,6 +46,12 @@ def asks_log(job: Job) -> bool:
     """
     named = any(source.log is not None for source in job.history)
     return named or bool(job.scheduler and job.scheduler_job and job.bucket in ("datagen", "eval", "other"))
+
+
+def named_log(job: Job) -> str | None:
+    """Return the path or glob that the config names as the job's log, None where its scheduler is to say it."""
+    log = next((source.log for source in job.history if source.log is not None), None)
+    return None if log is None or log == AUTO else str(log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +145,10 @@ def assemble_fleet(
     """
     schedulers = {site: config.scheduler(site) for site in config.sites}
     listed, named = _name(jobs_from_config(config), found, scheduled, schedulers)
+    logs = {job.run: log for job in (*listed, *(each.job for each in named)) if (log := named_log(job)) is not None}
+    rivals = rival_logs(logs)
+    listed = tuple(replace(job, rival_logs=rivals.get(job.run, ())) for job in listed)
+    named = [replace(each, job=replace(each.job, rival_logs=rivals.get(each.job.run, ()))) for each in named]
     if shard is not None:
         listed = tuple(job for job in listed if shard.takes(job.run, job.labels.grid))
         named = [each for each in named if shard.takes(each.job.run, each.job.labels.grid)]

@@ -126,7 +126,7 @@ class JobRecord:
         """
         with self._lock:
             known = self.job
-            same = replace(known, history=(), checkpoints=(), labels=job.labels) == replace(
+            same = replace(known, history=(), checkpoints=(), labels=job.labels, rival_logs=job.rival_logs) == replace(
                 job, history=(), checkpoints=()
             )
             grown = job.history[: len(known.history)] == known.history and known.checkpoints in ((), job.checkpoints)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from runwatch.facts import Failure, FailureReason
+from runwatch.found.rival_logs import is_one_of
 from runwatch.sources.log_files import LogFile, LogFiles
 
 FIRST_LOOK_BYTES = 7_900_000
@@ -98,16 +99,17 @@ class LogFollower:
         self._positions: dict[tuple[int, int], _Position] = {}
         self._replaced = 0
 
-    def look(self, patterns: Sequence[str], deadline: float) -> LogNews | Failure:
+    def look(self, patterns: Sequence[str], deadline: float, rivals: Sequence[str] = ()) -> LogNews | Failure:
         """Read what is new.
 
         Args:
             patterns: paths and globs, in the order in which the links of the chain ran.
             deadline: monotonic seconds; no read is begun after it.
+            rivals: paths and globs of other jobs' logs, which are left out.
         """
-        found = self._find(patterns, deadline)
+        found = self._find(patterns, deadline, rivals)
         if not isinstance(found, Failure) and self._is_one_shorter(found):
-            found = self._find(patterns, deadline)  # fewer than before: once more before it counts
+            found = self._find(patterns, deadline, rivals)  # fewer than before: once more before it counts
         if isinstance(found, Failure):
             return found
         look = _Look(deadline, NEWS_BYTES, [])
@@ -124,13 +126,18 @@ class LogFollower:
                 break
         return LogNews(tuple(look.pages), tuple(found), look.caught_up)
 
-    def _find(self, patterns: Sequence[str], deadline: float) -> list[LogFile] | Failure:
+    def follows_any(self, rivals: Sequence[str]) -> bool:
+        """Tell whether a file that was read is another job's by one of these paths and globs."""
+        return any(is_one_of(position.path, rivals) for position in self._positions.values()) if rivals else False
+
+    def _find(self, patterns: Sequence[str], deadline: float, rivals: Sequence[str]) -> list[LogFile] | Failure:
         found: dict[tuple[int, int], LogFile] = {}
         missing: Failure | None = None
         for pattern in patterns:
             matched = self._files.find(pattern, deadline)
             if not isinstance(matched, Failure):
-                found.update((file.identity, file) for file in matched if file.identity not in found)
+                own = (file for file in matched if not is_one_of(file.path, rivals))
+                found.update((file.identity, file) for file in own if file.identity not in found)
             elif matched.is_answer:
                 missing = matched
             else:

@@ -11,9 +11,8 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from runwatch.config.model import Config
-from runwatch.config.paths import AUTO
 from runwatch.facts import Failure, FailureReason, LogFacts
-from runwatch.fleet import Job
+from runwatch.fleet import Job, named_log
 from runwatch.parsing.benign import read_patterns, shipped_patterns
 from runwatch.sources.file_roots import ANYWHERE, FileRoots
 from runwatch.sources.job_log import FailureParser, JobLog, LogParsers, TrainerParser
@@ -115,7 +114,8 @@ class LogWatch:
         """
         with self._lock:
             followed = self._followed.get(job.run)
-            if followed is None:
+            if followed is None or followed.files.follows_any(job.rival_logs):
+                # It has another job's log in it, which was found later: all is read again without that.
                 followed = self._followed[job.run] = self._begin(job)
         with followed.lock:
             failure = self._look(job, followed, until_caught_up=until_caught_up)
@@ -152,10 +152,10 @@ class LogWatch:
 
     def _news(self, job: Job, followed: _Followed, deadline: float) -> LogNews | Failure | None:
         """Return what is new, None where it was looked at a moment ago."""
-        configured = _configured(job)
+        configured = named_log(job)
         patterns = tuple(self._log_paths(job)) if configured is None else (configured,)
         if patterns:
-            return followed.files.look(patterns, deadline)
+            return followed.files.look(patterns, deadline, job.rival_logs)
         if self._log_tail is None:
             return Failure(FailureReason.NOT_FOUND, "the scheduler names no log of this job")
         log_tail = self._log_tail
@@ -180,16 +180,10 @@ class LogWatch:
             return RemoteLogFiles(site.command_prefix, lambda: self._count_request(job.site))
         # The config cannot name the folders of a scheduler's own paths. Where it sets no roots, a log is read in the
         # folder that the scheduler told, wherever that is.
-        if _configured(job) is None and self._config.file_roots is None:
+        if named_log(job) is None and self._config.file_roots is None:
             return LocalLogFiles(None)
         return LocalLogFiles(self._roots)
 
     def _zone(self, site: str) -> tzinfo:
         known = self._config.sites.get(site)
         return ZoneInfo(known.timezone) if known is not None and known.timezone else UTC
-
-
-def _configured(job: Job) -> str | None:
-    """Return the path or glob that the config names as the job's log, None where its scheduler is to say it."""
-    log = next((source.log for source in job.history if source.log is not None), None)
-    return None if log is None or log == AUTO else str(log)
