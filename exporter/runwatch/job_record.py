@@ -101,6 +101,12 @@ class _LogSlot(_Slot):
     facts: LogFacts | None = None
 
 
+def _read_from(job: Job) -> Job:
+    """Return a job without what only says how its facts are to be taken, and without the places that may be added."""
+    trials = None if job.trials is None else job.trials.model_copy(update={"target": None})
+    return Job(job.run, job.bucket, job.site, "", job.scheduler, job.scheduler_job, job.scheduler_user, trials=trials)
+
+
 class JobRecord:
     """Takes outcomes of polls and answers with a `JobView`. Safe to use from several threads."""
 
@@ -115,7 +121,7 @@ class JobRecord:
         self._log = _LogSlot()
 
     def take_over(self, job: Job, now: float) -> bool:
-        """Go on as the record of a job that differs only in labels and in places that were found since.
+        """Go on as the record of a job that is read from the same places, and from some that were found since.
 
         Args:
             job: the job as it is now.
@@ -126,9 +132,7 @@ class JobRecord:
         """
         with self._lock:
             known = self.job
-            same = replace(known, history=(), checkpoints=(), labels=job.labels, rival_logs=job.rival_logs) == replace(
-                job, history=(), checkpoints=()
-            )
+            same = _read_from(known) == _read_from(job)
             grown = job.history[: len(known.history)] == known.history and known.checkpoints in ((), job.checkpoints)
             if not (same and grown):
                 return False

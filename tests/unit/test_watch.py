@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.config.model import Config, HistorySource
+from runwatch.config.model import Config, HistorySource, TrainerConfig, Trials
 from runwatch.facts import (
     Checkpoint,
     CheckpointListing,
@@ -315,7 +315,7 @@ def test_a_job_that_changed_is_read_from_the_start_by_its_sources() -> None:
     source = Scripted(SourceKind.HISTORY, lambda j: update(0, 5))
     binding = SourceBinding(source, "jsonl")
     watch.poll(binding)
-    watch.set_jobs(config, [job("one", kind="midtraining"), job("two")])
+    watch.set_jobs(config, [job("one", history=(HistorySource(jsonl=Path("/other")),)), job("two")])
     assert report_of(watch).measurements.get("mljob_step") is None
     watch.poll(binding)
     assert source.forgotten == ["one"]
@@ -362,6 +362,22 @@ def test_a_job_that_only_gained_places_keeps_what_is_known() -> None:
     watch.poll(SourceBinding(source, "jsonl"))
     assert source.forgotten == []
     assert report_of(watch).measurements.get("mljob_step") == 9
+
+
+def test_a_job_of_which_the_config_says_more_keeps_what_is_known() -> None:
+    watch, _ = watch_of(job("one", discovered=True, trials=Trials(path="/t")))
+    config = Config(poll_interval="10s", stale_after="100s")  # type: ignore[arg-type]
+    source = Scripted(SourceKind.HISTORY, lambda j: update(0, 5))
+    watch.poll(SourceBinding(source, "jsonl"))
+    # It was found, and is listed now: by the same places, with what the history does not say.
+    more = TrainerConfig(num_train_steps=50)
+    watch.set_jobs(config, [job("one", kind="midtraining", config=more, trials=Trials(path="/t", target=9))])
+    report = report_of(watch)
+    assert [report.measurements.get(f"mljob_{name}") for name in ("step", "target_step")] == [4, 50]
+    assert report.info["kind"] == "midtraining"
+    assert source.forgotten == []
+    watch.set_jobs(config, [job("one", trials=Trials(path="/elsewhere"))])
+    assert report_of(watch).measurements.get("mljob_step") is None
 
 
 def test_a_batch_schedule_that_the_trainer_tells_late_gives_what_it_gives_from_the_first_row_on() -> None:
