@@ -158,7 +158,11 @@ def test_a_name_that_two_people_have_is_left_to_who_had_it_first() -> None:
     known = look(known, record("n", owner="v", links=("12",)), now=130.0)
     assert [(job.owner, job.scheduler_job) for job in known] == [("u", "n"), ("v", "12")]
     known = look(known, record("n", submitted=200.0, owner="w", links=("20", "21")), now=210.0)
-    assert [(job.owner, job.scheduler_job) for job in known] == [("u", "n"), ("v", "12"), ("w", "20")]
+    named = [("u", "n"), ("v", "12"), ("w", "20")]
+    assert [(job.owner, job.scheduler_job) for job in known] == named
+    twice = {key: [record("n", submitted=200.0, owner="w", links=("20", "21"))] for key in (KEY, ("s", "n"))}
+    assert [(job.owner, job.scheduler_job) for job in absorb(known, twice, [], 220.0, DAY)] == named
+    assert [job.scheduler_job for job in absorb(known[:1], twice, [], 220.0, DAY)] == ["n", "20"]
 
 
 def test_a_job_whose_owner_is_named_otherwise_is_the_same_job() -> None:
@@ -174,6 +178,15 @@ def test_a_job_of_which_only_its_being_there_is_known_stays_as_it_was() -> None:
     hidden = record("jobset/n", SchedulerState.UNKNOWN, None, owner="")
     (job,) = look(known, hidden, now=70.0)
     assert (job.owner, job.submission, job.goes_on) == ("u", known[0].submission, True)
+
+
+def test_a_slurm_job_that_is_submitted_anew_within_minutes_is_a_new_submission() -> None:
+    known = look((), record("n", submitted=1.0, links=("10",)), now=60.0)
+    # squeue shows the one that failed at 100 beside the new one, for some minutes.
+    listed = {KEY: [record("n", submitted=110.0, links=("20",))]}
+    for now in (120.0, 600.0):
+        known = absorb(known, listed, [], now, DAY, chained=["s"])
+        assert [(job.scheduler_job, job.submission, job.first_submitted) for job in known] == [("n", "n 110.0", 1.0)]
 
 
 def test_the_ids_of_a_chain_stay_known() -> None:

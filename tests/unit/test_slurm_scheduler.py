@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from runwatch.config.model import Site
-from runwatch.facts import AttemptEnd, Failure, FailureReason, SchedulerFacts, SchedulerState, Successor, TaskCounts
+from runwatch.facts import (
+    AttemptEnd,
+    Failure,
+    FailureReason,
+    FoundSchedulerJob,
+    SchedulerFacts,
+    SchedulerState,
+    Successor,
+    TaskCounts,
+)
 from runwatch.fleet import Job
 from runwatch.sources.protocol import Outcome
 from runwatch.sources.slurm_scheduler import SlurmScheduler
@@ -63,6 +72,11 @@ class Cluster:
         [outcome] = self.poll(name)
         assert isinstance(outcome, Failure), outcome
         return outcome
+
+    def found(self, pattern: str) -> list[FoundSchedulerJob]:
+        listed = self.source.find("hpc", pattern)
+        assert not isinstance(listed, Failure), listed
+        return listed
 
     def calls(self) -> list[str]:
         noted = self.folder / "calls"
@@ -325,40 +339,6 @@ def test_array_whose_expression_was_cut_short_has_no_counts(cluster: Cluster) ->
     assert cluster.facts("6").tasks == TaskCounts(running=1, pending=5)
 
 
-def test_a_name_that_two_people_have_means_the_job_of_the_one_it_was_found_for(cluster: Cluster) -> None:
-    cluster.queue(queued("1", "RUNNING", at(1)), queued("3", "RUNNING", at(12), user="u2"))
-    cluster.accounting(
-        accounted("1", "RUNNING", at(1), "Unknown"), accounted("3", "RUNNING", at(12), "Unknown", user="u2")
-    )
-    told: list[Outcome] = []
-    job = Job(run="train", bucket="sft", site="hpc", scheduler_job="train", scheduler_user="u1")
-    cluster.source.poll([job], lambda _, outcome: told.append(outcome))
-    cluster.queue(queued("3", "RUNNING", at(12), user="u2"))
-    cluster.accounting(accounted("1", "FAILED", at(1), at(20), exited="1:0"))
-    cluster.now += 60
-    cluster.source.poll([job], lambda _, outcome: told.append(outcome))
-    assert [(one.scheduler_job, one.state) for one in told if isinstance(one, SchedulerFacts)] == [
-        ("1", SchedulerState.RUNNING),
-        ("1", SchedulerState.FAILED),
-    ]
-
-
-def test_the_ids_of_a_found_job_are_those_of_its_chain(cluster: Cluster) -> None:
-    cluster.queue(
-        queued("2", "RUNNING", at(10)), queued("3", "PENDING", depends="afterany:2"),
-        queued("7", "RUNNING", at(1), name="grid"), queued("8", "RUNNING", at(2), name="grid"),
-    )  # fmt: skip
-    cluster.accounting(
-        accounted("1", "TIMEOUT", at(0), at(10)),
-        accounted("2", "RUNNING", at(10), "Unknown", line="sbatch --dependency=afterany:1 train.sh"),
-    )
-    cluster.facts("1")
-    found = cluster.source.find("hpc", "")
-    assert not isinstance(found, Failure)
-    # A listed job tells of links that squeue has forgotten; of several that run at a time the newest is meant.
-    assert {job.scheduler_job: job.links for job in found} == {"train": ("1", "2", "3"), "grid": ("8",)}
-
-
 def test_jobs_are_found_by_name(cluster: Cluster) -> None:
     cluster.queue(
         queued("1", "TIMEOUT", at(0), at(10)),
@@ -369,8 +349,7 @@ def test_jobs_are_found_by_name(cluster: Cluster) -> None:
     )
     cluster.facts("2")
     cluster.calls()
-    found = cluster.source.find("hpc", "^(train|4711)$")
-    assert not isinstance(found, Failure)
+    found = cluster.found("^(train|4711)$")
     assert sorted((job.scheduler_job, job.name, job.owner, job.state, job.links) for job in found) == [
         ("3", "train", "u2", SchedulerState.RUNNING, ("3",)),
         ("5", "4711", "u1", SchedulerState.PENDING, ("5",)),

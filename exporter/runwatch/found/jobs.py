@@ -121,17 +121,18 @@ def absorb(
     for job in known:
         by_name.setdefault((job.site, job.name, job.owner), []).append(job)
     holders = {(job.site, job.scheduler_job): job for job in known}
-    all_ids = frozenset(record.scheduler_job for records in listed.values() for record in records)
+    all_ids = {record.scheduler_job for records in listed.values() for record in records}
     claimed: set[tuple[str, str]] = set()
     shown: list[KnownJob] = []
     seen: set[int] = set()
     for key, records in listed.items():
         groups: dict[tuple[str, str, str], list[FoundSchedulerJob]] = {}
-        for listed_record in _without_children(records):
-            holder = holders.get((key[0], listed_record.scheduler_job))
-            record, owner = _told_apart(listed_record, holder, all_ids)
-            if (key[0], record.scheduler_job) not in claimed:
-                claimed.add((key[0], record.scheduler_job))
+        for listed_record in sorted(_without_children(records), key=_order):
+            own_key = (key[0], listed_record.scheduler_job)
+            if own_key not in claimed:
+                claimed.add(own_key)
+                record, owner = _told_apart(listed_record, holders.get(own_key), all_ids)
+                all_ids.add(record.scheduler_job)
                 groups.setdefault((key[0], record.name, owner), []).append(record)
         for name, group in groups.items():
             before = by_name.get(name, [])

@@ -294,17 +294,33 @@ class SlurmScheduler:
         by_name = is_first and parse_job_id(name) is None and name.strip() != ""
         running = {record.id.base for record in records if meaning(record.word).state is SchedulerState.RUNNING}
         # Several that run at a time are no chain, and a name means the newest of them.
-        links = {newest.id.base} if len(running) > 1 else {record.id.base for record in records}
-        links = links.union(*(chain for chain in chains if chain & links))
+        chain = [newest] if len(running) > 1 else _newest_chain(records)
+        links = {record.id.base for record in chain}
+        links = links.union(*(kept for kept in chains if kept & links))
         return FoundSchedulerJob(
             scheduler_job=name if by_name else str(_oldest(records)),
             name=name,
             state=meaning(newest.word).state if self._is_now else SchedulerState.UNKNOWN,
-            submitted=min((r.submitted for r in records if r.submitted is not None), default=None),
+            submitted=min((r.submitted for r in chain if r.submitted is not None), default=None),
             owner=user,
             ended=newest.ended if meaning(newest.word).terminal else None,
             links=tuple(sorted(links, key=int)),
         )
+
+
+def _newest_chain(records: Sequence[QueueRecord]) -> list[QueueRecord]:
+    """Return the jobs of the newest restart chain of a name: each but the first was submitted before another's end.
+
+    What was submitted after all before it had ended is the job anew.
+    """
+    chain: list[QueueRecord] = []
+    for record in sorted(records, key=lambda record: int(record.id.base)):
+        ends = [known.ended for known in chain if meaning(known.word).terminal and known.ended is not None]
+        is_over = len(ends) == len(chain)
+        if chain and is_over and record.submitted is not None and record.submitted > max(ends):
+            chain = []
+        chain.append(record)
+    return chain
 
 
 def _oldest(records: Iterable[QueueRecord]) -> int:
