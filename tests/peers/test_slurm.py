@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.config.model import Site
+from runwatch.config.model import Config, Site
+from runwatch.discovery import Finders, FleetFinder
 from runwatch.facts import (
     AttemptEnd,
     Failure,
@@ -25,8 +26,10 @@ from runwatch.facts import (
     TaskCounts,
 )
 from runwatch.fleet import Job
+from runwatch.remembered import Remembered
 from runwatch.sources.protocol import Outcome
 from runwatch.sources.slurm_scheduler import SlurmScheduler
+from runwatch.telemetry import Telemetry
 from tests.peers.slurm_cluster import INSTALL, SlurmCluster, missing_programs, wait_for
 from tests.peers.slurm_jobs import HOSTILE_NAMES, Submitted
 
@@ -243,6 +246,37 @@ def test_a_thousand_jobs_cost_one_squeue(slurm: Submitted) -> None:
     assert calls == {"hpc": 1}
     assert isinstance(scheduler.find("hpc", "^many$"), list)
     assert calls == {"hpc": 1}
+
+
+def test_a_chain_that_is_listed_by_its_id_is_not_found_once_more(slurm: Submitted) -> None:
+    listed = {"run": "mine", "bucket": "sft", "site": "hpc", "scheduler_job": slurm.ids["chain"]}
+    config = Config.model_validate(
+        {
+            "sites": {"hpc": {"scheduler": "slurm", "timezone": "UTC"}},
+            "jobs": [listed],
+            "discover": [{"site": "hpc", "match": "^(chain|many)$", "bucket": "rl"}],
+        }
+    )
+    finder = FleetFinder(Telemetry(), Remembered(None, 86_400.0))
+    fleet, failures = finder.look(config, Finders(schedulers={"hpc": slurm.scheduler()}), time.time())
+    finder.close()
+    assert failures == ()
+    assert [(job.run, job.scheduler_job, bool(job.scheduler_user)) for job in fleet.jobs] == [
+        ("mine", slurm.ids["chain"], False),
+        ("many", "many", True),
+    ]
+
+
+def test_a_job_that_is_submitted_anew_at_once_is_the_new_one(slurm: Submitted) -> None:
+    failed = slurm.submit("anew", "--wrap", "exit 1")
+    slurm.cluster.wait_for_state(failed, "FAILED")
+    time.sleep(1.1)  # SLURM's times are whole seconds
+    again = slurm.submit("anew", "--hold", "--wrap", "sleep 300")
+    found = slurm.scheduler().find("hpc", "^anew$")
+    assert isinstance(found, list)
+    shown = slurm.cluster.run("squeue", "--all", "--noheader", "--states=all", "--name=anew", "--format=%i").split()
+    assert sorted(shown) == sorted([failed, again])
+    assert [one.links for one in found] == [(again,)]
 
 
 def test_times_are_read_in_the_zone_of_the_site(slurm: Submitted) -> None:
