@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.config.load import check
+from runwatch.config.model import Trials
 
 SITE = "sites: {m: {scheduler: kubernetes}}\n"
 
@@ -49,3 +50,34 @@ def test_the_state_file_is_a_file_of_its_own(tmp_path: Path) -> None:
     others = "wandb: {api_key_file: key}\nsites: {i: {scheduler: iris, controller: 'http://h:1', token_file: token}}\n"
     for path, message in wrong.items():
         assert faults(tmp_path, f"state_file: {path}\n{others}{job}") == [("state_file", message)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ("{site: m, match: a, bucket: rl}, {site: m, match: b, bucket: rl}, {wandb: e/p, bucket: rl}", []),
+        ("{site: m, match: a, bucket: rl}, {site: m, match: a, bucket: sft}", ["discover[1]"]),
+        ("{site: m, match: a, bucket: rl}, {site: n, match: a, bucket: sft}", []),
+        ("{wandb: e/p, bucket: rl, state: running}, {wandb: e/p, bucket: other}", []),
+        ("{wandb: e/p, bucket: rl}, {wandb: e/p, bucket: other, state: running}", ["discover[1]"]),
+        ("{wandb: e/p, bucket: rl, state: Running}", ["discover[0].state"]),
+    ],
+)
+def test_an_entry_that_can_find_nothing_is_warned_of(tmp_path: Path, entries: str, expected: list[str]) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(f"sites: {{m: {{scheduler: kubernetes}}, n: {{scheduler: kubernetes}}}}\ndiscover: [{entries}]\n")
+    config, found, warnings = check(path)
+    assert config is not None
+    assert (found, [warning.key for warning in warnings]) == ((), expected)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("10", 10), ("0x10", 16), ("1_000", 1000), ("010", None), ("1:30", None), ("0o17", None)]
+)
+def test_a_count_is_what_people_read(tmp_path: Path, written: str, meant: int | None) -> None:
+    path = tmp_path / "c.yaml"
+    job = "jobs: [{run: a, bucket: eval, trials: {path: /t, target: %s}}]\n"
+    path.write_text(job % written)
+    config, found, _ = check(path)
+    assert [fault.key for fault in found] == ([] if meant else ["jobs[0].trials.target"])
+    assert config is None or config.jobs[0].trials == Trials(path="/t", target=meant)

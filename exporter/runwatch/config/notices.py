@@ -11,6 +11,8 @@ from runwatch.config.tree import Entry
 
 Location = tuple[str | int, ...]
 
+WANDB_STATES = ("running", "finished", "failed", "crashed", "killed", "pending", "preempting", "preempted")
+
 
 def warnings(config: Config, root: Entry | None = None) -> tuple[Fault, ...]:
     """Return one warning for each thing that is asked for and not there.
@@ -33,6 +35,7 @@ def _warning(location: Location, message: str, root: Entry | None) -> Fault:
 
 def _notices(config: Config) -> Iterator[tuple[Location, str]]:
     yield from _missing_files(config)
+    yield from _entries_that_find_nothing(config)
     if not config.jobs and not config.discover:
         yield (), "neither jobs nor discover: nothing to watch"
 
@@ -43,3 +46,17 @@ def _missing_files(config: Config) -> Iterator[tuple[Location, str]]:
     for location, path in files:
         if path is not None and not path.is_file():
             yield location, f"no such file now: {path}"
+
+
+def _entries_that_find_nothing(config: Config) -> Iterator[tuple[Location, str]]:
+    """Find entries of `discover` that no job can come to: what an earlier one finds is that one's."""
+    for index, entry in enumerate(config.discover):
+        if entry.state is not None and entry.state not in WANDB_STATES:
+            known = ", ".join(WANDB_STATES)
+            yield ("discover", index, "state"), f"no run may ever be in this state; W&B's are {known}"
+        for before, other in enumerate(config.discover[:index]):
+            is_same = entry.match is not None and (other.site, other.match) == (entry.site, entry.match)
+            is_wider = entry.wandb is not None and other.wandb == entry.wandb and other.state in (None, entry.state)
+            if is_same or is_wider:
+                yield ("discover", index), f"finds no job: discover[{before}] finds all of them before"
+                break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from runwatch.config.addresses import check_http_url, split_listen
 from runwatch.config.discovery_faults import discovery_faults
 from runwatch.config.durations import format_duration, parse_duration
 from runwatch.config.faults import Fault, did_you_mean, shown
-from runwatch.config.model import Config
+from runwatch.config.model import Config, Count, TrainerConfig, Trials, WandbSettings
 from runwatch.config.paths import AUTO, history_entries, path_faults, scheme
 from runwatch.config.secret_keys import secret_faults
 from runwatch.config.site_faults import site_faults
@@ -21,11 +22,19 @@ from runwatch.parsing.checkpoint_roots import parse_root
 HISTORY_KEYS = ("wandb", "wandb_offline", "jsonl", "log")
 READABLE_KEYS = ("history", "checkpoints", "trials", "scheduler_job")
 STALE_INTERVALS = 3.0
+COUNTS = frozenset(
+    name
+    for model in (Config, WandbSettings, Trials, TrainerConfig)
+    for name, key in model.model_fields.items()
+    if key.annotation in (int, Count | None)
+)
+"""The keys that take a whole number."""
 
 
 def semantic_faults(root: Entry) -> Iterator[Fault]:
     """Find everything that the types do not tell. The tree's paths are resolved already."""
     yield from secret_faults(root)
+    yield from _number_faults(root)
     yield from _server_faults(root)
     yield from _stale_after_faults(root)
     yield from site_faults(root)
@@ -60,6 +69,16 @@ def _server_faults(root: Entry) -> Iterator[Fault]:
     roots = root.get("file_roots")
     if roots is not None and roots.value == []:
         yield roots.fault("expected folders, got an empty list")
+
+
+def _number_faults(entry: Entry) -> Iterator[Fault]:
+    """Find counts that YAML reads as another number than people do: `010` is 8 there, and `1:30` is 90."""
+    if isinstance(entry.value, int) and not isinstance(entry.value, bool) and entry.name in COUNTS:
+        if entry.written != "0" and re.fullmatch(r"[-+]?0[0-7_]+|.*:.*", entry.written):
+            yield entry.fault(f"expected a whole number, got {shown(entry.written)}, which YAML reads as {entry.value}")
+        return
+    for child in entry.value if isinstance(entry.value, list) else entry.named().values():
+        yield from _number_faults(child)
 
 
 def _state_file_faults(root: Entry) -> Iterator[Fault]:
