@@ -194,6 +194,10 @@ def test_the_ids_of_a_chain_stay_known() -> None:
     listed = {KEY: [record("n", submitted=5.0, links=("11", "12"))]}
     (job,) = absorb(known, listed, [], 100.0, DAY, chained=["s"])
     assert job.ids == ("10", "11", "12", "n")
+    # After a restart the time at which it was seen to go on is rounded down, here to before its newest link.
+    rounded = job.model_copy(update={"alive_at": 0.0})
+    (job,) = absorb([rounded], listed, [], 160.0, DAY, chained=["s"])
+    assert (job.ids, job.submission) == (("10", "11", "12", "n"), "n 1.0")
     # Submitted anew after its end it is another chain.
     over = absorb([job], {KEY: [record("n", TIMEOUT, 5.0, ended=150.0, links=("12",))]}, [], 160.0, DAY, chained=["s"])
     (job,) = absorb(over, {KEY: [record("n", submitted=300.0, links=("20",))]}, [], 310.0, DAY, chained=["s"])

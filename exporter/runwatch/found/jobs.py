@@ -273,6 +273,9 @@ def _current(
 
 
 def _is_anew(before: KnownJob, after: KnownJob) -> bool:
+    # A link that was known before tells more than times: those of the state file are rounded.
+    if set(before.ids) & set(after.ids) - {before.scheduler_job, after.scheduler_job}:
+        return False
     return before.scheduler_job != after.scheduler_job or _begins_after(after.submitted, None, before)
 
 
