@@ -71,6 +71,8 @@ class FleetFinder:
         self._lock = threading.Lock()
         self._runs: tuple[FoundJob, ...] = ()
         self._run_resolutions: dict[str, tuple[Resolution, ...]] = {}
+        self.blind: frozenset[tuple[SourceKind, str]] = frozenset()
+        """The sources, with their sites, that the newest look could not list jobs of."""
 
     def current(self, config: Config, now: float) -> Fleet:
         """Return the fleet by what is known, without a look at anything: after a reload of the config."""
@@ -148,6 +150,10 @@ class FleetFinder:
                 failures.append(broken)
             runs, failed = (kept, ()) if of_wandb is None or broken is not None else of_wandb.result()
         failures += failed
+        blind = {(SourceKind.SCHEDULER, site) for (site, _), outcome in by_key.items() if _is_blind(outcome)}
+        if any(_is_blind(failure) for failure in failures):
+            blind |= {(SourceKind.HISTORY, entry.site) for entry in config.discover if entry.wandb is not None}
+        self.blind = frozenset(blind)
         for (site, _), outcome in by_key.items():
             if isinstance(outcome, Failure):
                 _log.warning("discovery at %s failed: %s: %s", site, outcome.reason.value, outcome.detail)
@@ -238,6 +244,10 @@ def _find(source: FindsSchedulerJobs | None, site: str, patterns: Sequence[str])
         missing = Failure(FailureReason.OTHER, f"there is no source for the scheduler of {site}")
         return {(site, pattern): missing for pattern in patterns}
     return {(site, pattern): source.find(site, pattern) for pattern in patterns}
+
+
+def _is_blind(outcome: _Listed) -> bool:
+    return isinstance(outcome, Failure) and not outcome.is_answer
 
 
 def _fault(look: Future[Any], doing: str) -> Failure | None:

@@ -97,6 +97,7 @@ def _find_jobs(
         finder.close()
     telemetry.set_jobs_dropped(fleet.dropped)
     watch.set_jobs(config, fleet.jobs)
+    watch.note_blind(finder.blind)
     return [f"discovery: {failure.reason.value}: {failure.detail}" for failure in failures]
 
 

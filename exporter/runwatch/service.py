@@ -184,9 +184,11 @@ class Service:
             config = self._config
             finders = Finders(wandb=self._sources.runs_finder, schedulers=self._sources.scheduler_finders)
         if not config.discover:
+            self._watch.note_blind(())
             self._remembered.save(config.linger)
             return
         fleet, _ = self._finder.look(config, finders, time.time())
+        self._watch.note_blind(self._finder.blind)
         with self._configuring:
             if config is self._config and fleet != self._fleet:
                 self._apply(config, fleet)

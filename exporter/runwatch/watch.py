@@ -59,6 +59,7 @@ class Watch:
         self._to_forget: WeakKeyDictionary[Source, set[str]] = WeakKeyDictionary()
         self._used: set[tuple[SourceKind, str]] = set()
         self._last_success: dict[tuple[SourceKind, str], float] = {}
+        self._blind: frozenset[tuple[SourceKind, str]] = frozenset()
         self.unmeasured: frozenset[str] = frozenset()
 
     def now(self) -> float:
@@ -185,8 +186,15 @@ class Watch:
             if (position := binding.position(record.job)) is not None and binding.history_key
         )
 
+    def note_blind(self, blind: Iterable[tuple[SourceKind, str]]) -> None:
+        """Take which sources could not be looked at for jobs, by their sites, in place of those before."""
+        self._blind = frozenset(blind)
+        self.note_health()
+
     def note_health(self) -> None:
         """Tell for each source and site whether at least one of its jobs that are not over could be read.
+
+        Where jobs are looked for in vain and none is known, none could be read: how many there are nobody can say.
 
         Done for all sources at once: what one source says of a job's end decides whether another still counts, and a
         job whose history was not tried yet counts for none.
@@ -198,6 +206,8 @@ class Watch:
                 outcome = record.latest_outcome(kind)
                 if outcome is not None:
                     outcomes.setdefault((kind, record.job.site), []).append(outcome)
+        for place in self._blind:
+            outcomes.setdefault(place, [False])
         with self._lock:
             gone = self._used - set(outcomes)
             self._used = set(outcomes)
@@ -260,4 +270,4 @@ class Watch:
 
 
 def _was_read(outcome: Outcome | bool) -> bool:
-    return outcome.is_answer if isinstance(outcome, Failure) else True
+    return outcome.is_answer if isinstance(outcome, Failure) else outcome is not False
