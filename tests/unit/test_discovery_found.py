@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -187,6 +188,15 @@ def test_a_slurm_job_that_is_submitted_anew_within_minutes_is_a_new_submission()
     for now in (120.0, 600.0):
         known = absorb(known, listed, [], now, DAY, chained=["s"])
         assert [(job.scheduler_job, job.submission, job.first_submitted) for job in known] == [("n", "n 110.0", 1.0)]
+
+
+@pytest.mark.parametrize("asked_by", ["n", "10"])
+def test_a_job_that_slurm_requeued_is_no_new_submission(asked_by: str) -> None:
+    # scontrol(1): "If a job is requeued, the submit time is reset."
+    known = look((), record(asked_by, submitted=1.0, links=("10",)), now=60.0)
+    requeued = record(asked_by, PENDING, submitted=90.0, links=("10",))
+    (job,) = absorb(known, {KEY: [requeued]}, [], 120.0, DAY, chained=["s"])
+    assert job.submission == f"{asked_by} 1.0"
 
 
 def test_the_ids_of_a_chain_stay_known() -> None:

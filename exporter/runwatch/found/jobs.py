@@ -139,7 +139,7 @@ def absorb(
             for old, own in _assigned(before, group):
                 entry = old.key if old is not None and old.key in blind else key
                 updated = _updated(old, entry, own, now)
-                if old is not None and key[0] in chained and not _is_anew(old, updated):
+                if old is not None and key[0] in chained and not _is_anew(old, updated, own):
                     # Links that are shown no more are of it all the same.
                     ids = tuple(sorted({*old.ids, *updated.ids}))
                     updated = updated.model_copy(update={"submitted": old.submitted, "ids": ids})
@@ -272,9 +272,10 @@ def _current(
     return following if is_anew and job.scheduler_job not in following.links else own
 
 
-def _is_anew(before: KnownJob, after: KnownJob) -> bool:
-    # A link that was known before tells more than times: those of the state file are rounded.
-    if set(before.ids) & set(after.ids) - {before.scheduler_job, after.scheduler_job}:
+def _is_anew(before: KnownJob, after: KnownJob, records: Sequence[FoundSchedulerJob]) -> bool:
+    # An id that was known before tells more than times: SLURM sets the time of submission anew when it requeues a job,
+    # and the times of the state file are rounded.
+    if set(before.ids) & {link for record in records for link in record.links}:
         return False
     return before.scheduler_job != after.scheduler_job or _begins_after(after.submitted, None, before)
 
