@@ -25,7 +25,7 @@ EXPORTER_METRICS = [
     Metric("runwatch_build_info", "Version of this exporter; always 1.", Section.EXPORTER, labels=("version",)),
     Metric(
         "runwatch_source_up",
-        "0 when not one job of this source at this site could be read in the last poll.",
+        "0 when not one job of this source at this site could be read in the last poll, or be found.",
         Section.EXPORTER,
         Unit.BOOLEAN,
         ("source", "site"),

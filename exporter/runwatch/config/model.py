@@ -169,8 +169,10 @@ class Discovery(_JobSettings):
     """Jobs that are found, not listed: at a scheduler (`site` and `match`) or in a W&B project (`wandb`).
 
     In `history`, `checkpoints` and `trials.path` of jobs found by `match`, `{GROUP}` stands for a named group of the
-    expression, and `*` for the one that exists. For jobs found in W&B `{name}` stands for the run's display name (a
-    name that holds a slash or begins with a dot leads to no path).
+    expression, and `*` for the one that exists; of several, the one that the child's name holds, else the newest. What
+    an earlier submission left gives way to what comes. The `*` of a log is a glob for all its files, without those that
+    the glob of another job names more exactly. For jobs found in W&B `{name}` stands for the run's display name (a name
+    that holds a slash or begins with a dot leads to no path). A job that several entries find is the first one's.
     """
 
     match: Name | None = Field(default=None, description="Regular expression that the scheduler's names match.")
