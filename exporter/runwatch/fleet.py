@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from runwatch.config.model import Bucket, Config, Discovery, HistorySource, Labels, TrainerConfig, Trials
-from runwatch.config.paths import AUTO
-from runwatch.found.places import Places, places_of, wandb_paths
+from runwatch.found.places import Places, named_log, places_of, wandb_paths
 from runwatch.found.rival_logs import rival_logs
 from runwatch.found.shards import Shard
 
@@ -48,10 +47,10 @@ def asks_log(job: Job) -> bool:
     return named or bool(job.scheduler and job.scheduler_job and job.bucket in ("datagen", "eval", "other"))
 
 
-def named_log(job: Job) -> str | None:
-    """Return the path or glob that the config names as the job's log, None where its scheduler is to say it."""
-    log = next((source.log for source in job.history if source.log is not None), None)
-    return None if log is None or log == AUTO else str(log)
+def read_from(job: Job) -> Job:
+    """Return a job without what only says how its facts are to be taken, and without the places that may be added."""
+    trials = None if job.trials is None else job.trials.model_copy(update={"target": None})
+    return Job(job.run, job.bucket, job.site, "", job.scheduler, job.scheduler_job, job.scheduler_user, trials=trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,9 @@ def assemble_fleet(
     """
     schedulers = {site: config.scheduler(site) for site in config.sites}
     listed, named = _name(jobs_from_config(config), found, scheduled, schedulers)
-    logs = {job.run: log for job in (*listed, *(each.job for each in named)) if (log := named_log(job)) is not None}
+    logs = {
+        job.run: log for job in (*listed, *(each.job for each in named)) if (log := named_log(job.history)) is not None
+    }
     rivals = rival_logs(logs)
     listed = tuple(replace(job, rival_logs=rivals.get(job.run, ())) for job in listed)
     named = [replace(each, job=replace(each.job, rival_logs=rivals.get(each.job.run, ()))) for each in named]

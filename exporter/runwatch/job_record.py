@@ -27,7 +27,7 @@ from runwatch.facts import (
     SourceKind,
     TrialsUpdate,
 )
-from runwatch.fleet import Job, asks_log
+from runwatch.fleet import Job, asks_log, read_from
 from runwatch.scheduler_digest import SchedulerDigest
 from runwatch.sources.protocol import Outcome
 
@@ -101,12 +101,6 @@ class _LogSlot(_Slot):
     facts: LogFacts | None = None
 
 
-def _read_from(job: Job) -> Job:
-    """Return a job without what only says how its facts are to be taken, and without the places that may be added."""
-    trials = None if job.trials is None else job.trials.model_copy(update={"target": None})
-    return Job(job.run, job.bucket, job.site, "", job.scheduler, job.scheduler_job, job.scheduler_user, trials=trials)
-
-
 class JobRecord:
     """Takes outcomes of polls and answers with a `JobView`. Safe to use from several threads."""
 
@@ -132,7 +126,7 @@ class JobRecord:
         """
         with self._lock:
             known = self.job
-            same = _read_from(known) == _read_from(job)
+            same = read_from(known) == read_from(job)
             grown = job.history[: len(known.history)] == known.history and known.checkpoints in ((), job.checkpoints)
             if not (same and grown):
                 return False

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from runwatch.config.model import Discovery, HistorySource, Trials
+from runwatch.config.paths import AUTO
 from runwatch.found.templates import fill, split_star
 
 PlaceKind = Literal["wandb", "file", "folder"]
@@ -69,3 +70,9 @@ def starred_templates(discovery: Discovery, values: Mapping[str, str | None]) ->
 def wandb_paths(history: Sequence[HistorySource]) -> tuple[str, ...]:
     """Return the W&B runs among the places of a history."""
     return tuple(source.wandb for source in history if source.wandb is not None)
+
+
+def named_log(history: Sequence[HistorySource]) -> str | None:
+    """Return the path or glob that a history names as the log; None where it names none."""
+    log = next((source.log for source in history if source.log is not None), None)
+    return None if log is None or log == AUTO else str(log)

@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 
 from runwatch.config.model import Config
 from runwatch.facts import Failure, FailureReason, LogFacts
-from runwatch.fleet import Job, named_log
+from runwatch.fleet import Job
+from runwatch.found.places import named_log
 from runwatch.parsing.benign import read_patterns, shipped_patterns
 from runwatch.sources.file_roots import ANYWHERE, FileRoots
 from runwatch.sources.job_log import FailureParser, JobLog, LogParsers, TrainerParser
@@ -152,7 +153,7 @@ class LogWatch:
 
     def _news(self, job: Job, followed: _Followed, deadline: float) -> LogNews | Failure | None:
         """Return what is new, None where it was looked at a moment ago."""
-        configured = named_log(job)
+        configured = named_log(job.history)
         patterns = tuple(self._log_paths(job)) if configured is None else (configured,)
         if patterns:
             return followed.files.look(patterns, deadline, job.rival_logs)
@@ -180,7 +181,7 @@ class LogWatch:
             return RemoteLogFiles(site.command_prefix, lambda: self._count_request(job.site))
         # The config cannot name the folders of a scheduler's own paths. Where it sets no roots, a log is read in the
         # folder that the scheduler told, wherever that is.
-        if named_log(job) is None and self._config.file_roots is None:
+        if named_log(job.history) is None and self._config.file_roots is None:
             return LocalLogFiles(None)
         return LocalLogFiles(self._roots)
 
