@@ -17,7 +17,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.running_server import written_so_far
+from tests.e2e.running_server import eventually, written_so_far
 from tests.peers.wandb_server import KEY, Fault, WandbServer
 from tests.peers.wandb_server_runs import PeerRun
 
@@ -177,6 +177,8 @@ def test_the_same_numbers_after_kill_9(wandb_server: WandbServer, tmp_path: Path
         before = steady(exporter.wait("mljob_gaps"))
     finally:
         exporter.kill()
+    # Its server ends a moment later, and must not answer for the next one.
+    eventually(lambda: exporter.get("/metrics") is None, "its server ended too")
     again = Exporter(config, tmp_path)
     try:
         after = steady(again.wait("mljob_gaps"))

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,9 +145,20 @@ class IrisController:
         """Start the controller anew on its database; its workers die, and are missed after 10 to 13 s."""
         self.forwarder.target = _port(self.command(do="restart"))
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process that is controller and workers."""
-        self.process.send_signal(number)
+    def stop_for_a_while(self) -> None:
+        """Stop the process that is controller and workers, and wait until none of its threads runs."""
+        self.process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        while not all(_state(task) == "T" for task in tasks.iterdir()):
+            time.sleep(0.01)
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        self.process.send_signal(signal.SIGCONT)
+
+
+def _state(task: Path) -> str:
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def read_answer(process: subprocess.Popen[str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import time
@@ -219,13 +218,13 @@ def test_a_worker_dies_and_the_controller_is_away(iris: IrisController, watch: W
     assert all(a.detail.startswith("worker failed: Worker ") for a in facts.attempts[:2])
 
     with watch_iris(iris.url, deadline_seconds=1.0) as impatient:
-        iris.signal(signal.SIGSTOP)
+        iris.stop_for_a_while()
         try:
             began = time.monotonic()
             assert impatient.failure(job).reason is FailureReason.TIMEOUT
             assert time.monotonic() - began < 3
         finally:
-            iris.signal(signal.SIGCONT)
+            iris.go_on()
         time.sleep(0.5)
         assert impatient.until(job, is_running).attempts == facts.attempts
 

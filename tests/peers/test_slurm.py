@@ -107,7 +107,7 @@ def test_running_link_with_its_next(slurm: Submitted, watcher: SlurmScheduler) -
 
 
 def test_exit_code_of_the_program(slurm: Submitted, watcher: SlurmScheduler) -> None:
-    found = until_state(watcher, "exit 3", SchedulerState.FAILED)
+    found = until_state(watcher, slurm.ids["exit 3"], SchedulerState.FAILED)
     assert found.exit_code == 3
     assert found.ended is not None
     assert ends(found) == [(f"{slurm.ids['exit 3']}:0", AttemptEnd.FAILED)]
@@ -121,10 +121,11 @@ def test_signal_that_ended_the_program(slurm: Submitted, watcher: SlurmScheduler
 
 
 def test_failed_step_of_a_job_that_completed(slurm: Submitted, watcher: SlurmScheduler) -> None:
-    until_state(watcher, "failed step", SchedulerState.SUCCEEDED)
+    job = slurm.ids["failed step"]
+    until_state(watcher, job, SchedulerState.SUCCEEDED)
     # Accounting may be a moment behind the controller; a source that is new asks it at once.
-    wait_for("the step's exit code", lambda: facts(slurm.scheduler(), "failed step").exit_code == 7)
-    assert facts(slurm.scheduler(), "failed step").detail == "COMPLETED, but one of its steps failed: exit code 7"
+    wait_for("the step's exit code", lambda: facts(slurm.scheduler(), job).exit_code == 7)
+    assert facts(slurm.scheduler(), job).detail == "COMPLETED, but one of its steps failed: exit code 7"
 
 
 def test_cancelled_while_running(slurm: Submitted, watcher: SlurmScheduler) -> None:
