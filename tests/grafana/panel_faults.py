@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -123,10 +124,10 @@ def data_source_faults(dashboard: Json) -> Iterator[str]:
 
 
 def threshold_faults(dashboard: Json) -> Iterator[str]:
-    """Yield the limits of panels that are not a number of `thresholds.py`, or its negative."""
+    """Yield the limits of panels that are not a number of `thresholds.py`, its negative, or the least one above it."""
     for panel in panels(dashboard):
         for value in threshold_values(panel):
-            if float(value) not in LIMITS and -float(value) not in LIMITS:
+            if LIMITS.isdisjoint((float(value), -float(value), math.nextafter(float(value), -math.inf))):
                 yield f"{name_of(dashboard, panel)}: limit {value} has no home in thresholds.py"
 
 

@@ -17,15 +17,21 @@ SIGNED = frozenset(
 )
 """The metrics of table columns whose values may be below zero."""
 
+
+def above(limit: float) -> float:
+    """Return the least number above a limit: Grafana's step counts from its value on, most rules are about more."""
+    return math.nextafter(limit, math.inf)
+
+
 LIMITS: Mapping[str, tuple[tuple[float, str], ...]] = {
-    "mljob_rl_grad_norm": ((thresholds.RL_GRAD_NORM_LIMIT, WARNING),),
+    "mljob_rl_grad_norm": ((above(thresholds.RL_GRAD_NORM_LIMIT), WARNING),),
 }
 """From which value upward a metric's cell is coloured."""
 
 LOWER_LIMITS: Mapping[str, tuple[float, str]] = {
-    "mljob_trial_turns": (thresholds.DEAD_ENGINE_TURNS, WARNING),
+    "mljob_trial_turns": (above(thresholds.DEAD_ENGINE_TURNS), WARNING),
 }
-"""Up to which value a metric's cell is coloured."""
+"""Below which value a metric's cell is coloured."""
 
 
 def limits(metric: str) -> tuple[tuple[tuple[float, str], ...], str]:
