@@ -34,7 +34,6 @@ def filled(text: str, values: Mapping[str, str] | None = None) -> str:
     known = {**VALUES, **(values or {})}
 
     def value(match: re.Match[str]) -> str:
-        word = known.get(next(filter(None, match.groups())), "x")
-        return f'"{word}"' if match[0].endswith(":doublequote}") else word
+        return known.get(next(filter(None, match.groups())), "x")
 
     return _VARIABLE.sub(value, text)

@@ -92,7 +92,7 @@ _UNOBSERVED = lines(
     NOT_OVER,
 )
 
-_DOWN = either(
+DOWN = either(
     f"max by (shard) (up{{{_JOB_LABEL}}}) == 0",
     lines(
         f"max by (shard) (max_over_time(up{{{_JOB_LABEL}}}[{duration(t.SHARD_REMEMBERED_SECONDS)}]))",
@@ -101,6 +101,7 @@ _DOWN = either(
     ),
     f"max by (shard) (absent(up{{{_JOB_LABEL}}}))",
 )
+"""The shards of which no replica is scraped, by the label `shard`."""
 
 
 def _of_source(severity: str, after: float, keep: float = 0.0) -> Alert:
@@ -131,7 +132,7 @@ EXPORTER_ALERTS = [
     Alert(
         "RunwatchDown",
         "critical",
-        _DOWN,
+        DOWN,
         "No scrape of runwatch{{ with $labels.shard }}, shard {{ . }},{{ end }} succeeds",
         f"For {duration(t.EXPORTER_DOWN_SECONDS)}. Nobody watches its jobs.",
         wait=t.EXPORTER_DOWN_SECONDS,

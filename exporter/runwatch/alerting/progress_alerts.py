@@ -185,7 +185,7 @@ _TASKS_MISSING = lines(
 
 # Also of a job that is over: whether it is, is what the sources may disagree on.
 _STATE_CONFLICT = lines(
-    current("mljob_state_conflict", source="scheduler|history|checkpoints") + " == 1",
+    current("mljob_state_conflict") + " == 1",
     not_blind("MLJobStateConflict", "warning"),
 )
 

@@ -24,8 +24,15 @@ _BY_PREFIX = (
     ("mljob_attempt_start", "scheduler"),
     ("mljob_interruption", "scheduler"),
     ("mljob_successor", "scheduler"),
+    ("mljob_preemptions", "scheduler"),
+    ("mljob_failures", "scheduler"),
+    ("mljob_peak_memory", "scheduler"),
+    ("mljob_accelerators", "scheduler"),
+    ("mljob_infra_check", "log"),
+    ("mljob_log", "log"),
+    ("mljob_state_conflict", "scheduler|history|checkpoints"),
 )
-"""Which source a metric's value comes from; all others come from the history."""
+"""Which source a metric's value comes from, of several each joined by `|`; all others come from the history."""
 
 
 def duration(seconds: float) -> str:
@@ -48,7 +55,7 @@ def number(value: float) -> str:
 
 
 def source_of(metric: str) -> str:
-    """Return the source whose answers a metric's value comes from."""
+    """Return the source whose answers a metric's value comes from, several joined by `|`."""
     return next((source for prefix, source in _BY_PREFIX if metric.startswith(prefix)), "history")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from runwatch.alerting.promql import JOB
 from runwatch.catalogue import CHUNK_STATES, INFRA_CHECKS, JOB_PHASES, WAITING_REASONS
 from runwatch.report.columns import CellFormat, Column
 from runwatch_dashboards import links, numbers, palette
@@ -21,7 +20,7 @@ from runwatch_dashboards.cells import (
     trend_column,
 )
 from runwatch_dashboards.panels import prop
-from runwatch_dashboards.queries import answered, equal, not_ended, value
+from runwatch_dashboards.queries import answered, any_of, equal, not_ended, total, value
 
 Columns = tuple[GridColumn, ...]
 
@@ -142,10 +141,10 @@ def _preemptions(column: Column, selection: Selection) -> Columns:
 def _gaps(column: Column, selection: Selection) -> Columns:
     counts, seconds = column.metrics
     return (
-        number_column(column.title, f"sum by ({JOB}) ({value(counts, *selection, keep='cause')})", "none", width=54),
+        number_column(column.title, total(counts, "cause", *selection), "none", width=54),
         number_column(
             "Gap time",
-            f"sum by ({JOB}) ({value(seconds, *selection, keep='cause')})",
+            total(seconds, "cause", *selection),
             _SECONDS,
             decimals=1,
             width=_DURATION,
@@ -205,9 +204,8 @@ def _chunks(column: Column, selection: Selection) -> Columns:
         )
         for state, title in titles.items()
     }
-    every = f'state=~"{"|".join(CHUNK_STATES)}"'
-    total = f"sum by ({JOB}) ({value(metric, *selection, every, keep='state')})"
-    return (counted["done"], number_column("of", total, "none", width=45), *list(counted.values())[1:])
+    every = total(metric, "state", *selection, any_of("state", CHUNK_STATES))
+    return (counted["done"], number_column("of", every, "none", width=45), *list(counted.values())[1:])
 
 
 def _top_exception(column: Column, selection: Selection) -> Columns:

@@ -135,12 +135,12 @@ def graphs() -> Iterator[timeseries.Panel]:
         .min(0)
         .span(12)
     )
-    busy = f"sum {_BY} (rate(runwatch_poll_duration_seconds_sum{{{SITES}}}[$__rate_interval]))"
+    busy = f"max {_BY} (rate(runwatch_poll_duration_seconds_sum{{{SITES}}}[$__rate_interval]))"
     yield (
         graph(
             "Share of the time spent polling",
-            "Seconds of polls a second. Near 1 a source is read as fast as it answers, and no longer as often as "
-            "asked.",
+            "Seconds of polls a second, of the process with the most. Near 1 a source is read as fast as it answers, "
+            "and no longer as often as asked.",
             "percentunit",
             [series("busy", busy, _LEGEND)],
         )
@@ -169,7 +169,7 @@ def graphs() -> Iterator[timeseries.Panel]:
             "none",
             [
                 series("requests", _HISTORY_REQUESTS, "histories"),
-                series("budget", 'vector(${budget}) and on () (mljob_info{wandb_run!=""})', "W&B's budget"),
+                series("budget", 'vector(${budget} + 0) > 0 and on () (mljob_info{wandb_run!=""})', "W&B's budget"),
             ],
         )
         .override_by_query("budget", dashed(palette.WARNING))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.builders import stat, table, timeseries
+from grafana_foundation_sdk.builders.prometheus import Dataquery
 
 from runwatch import thresholds
+from runwatch.alerting.exporter_alerts import DOWN
 from runwatch.catalogue import JOB_STATES
 from runwatch.report.columns import TABLES, TRAINING_HEALTH_TABLE
 from runwatch_dashboards import alerts_now, links, palette, variables
@@ -13,7 +15,18 @@ from runwatch_dashboards.cells import GridColumn, label_column, width_of_header
 from runwatch_dashboards.document import frame
 from runwatch_dashboards.grid_table import grid_table
 from runwatch_dashboards.panels import coloured_cell, plain_table, prop, single_stat, time_series
-from runwatch_dashboards.queries import NOT_OVER, RECORDED, SELECTED, equal, instant, matchers, series, value
+from runwatch_dashboards.queries import (
+    NOT_OVER,
+    RECORDED,
+    SELECTED,
+    equal,
+    instant,
+    matchers,
+    series,
+    told,
+    value,
+    with_verdict,
+)
 from runwatch_dashboards.queries import table as rows
 from runwatch_dashboards.runbooks import to_runbook
 from runwatch_dashboards.source_table import source_table
@@ -63,6 +76,14 @@ def _alerts(severity: str, colour: str) -> stat.Panel:
     )
 
 
+_NOT_SCRAPED_SAYS = "Shards not scraped stand beside it while there are any: their jobs are not counted."
+
+
+def _not_scraped() -> Dataquery:
+    """Return how many shards of the exporter tell nothing; no series while all do: a count without them looks well."""
+    return instant("unseen", f"count({' '.join(DOWN.split())})", "shards not scraped")
+
+
 def _jobs_by_severity() -> list[stat.Panel]:
     """Return how many jobs have a verdict that pages, and how many one that warns."""
     coloured = {
@@ -70,16 +91,19 @@ def _jobs_by_severity() -> list[stat.Panel]:
         "Jobs to look at": (palette.WARNING, "warns"),
     }
     panels = []
+    worse = ""
     for title, (colour, does) in coloured.items():
         words = [word for word in thresholds.VERDICTS if palette.verdict_colour(word) == colour]
-        verdicts = f'verdict=~"{"|".join(words)}"'
-        hit = f"count({_PER_JOB} (mljob_trend{{{matchers(*_PICKED, verdicts)}}}))"
+        jobs = with_verdict(words, *_PICKED)
+        hit = f"count({jobs} unless on (run, site) {worse})" if worse else f"count({jobs})"
+        worse = jobs
         panels.append(
             single_stat(
                 title,
-                f"Jobs whose worst verdict is one that {does}: {', '.join(word.replace('_', ' ') for word in words)}.",
+                f"Jobs whose worst verdict is one that {does}: {', '.join(word.replace('_', ' ') for word in words)}. "
+                f"{_NOT_SCRAPED_SAYS}",
                 "none",
-                [instant("jobs", f"{hit} or 0 * count(mljob_trend{{{matchers(*_PICKED)}}})", title)],
+                [instant("jobs", f"{hit} or 0 * count(mljob_trend{{{matchers(*_PICKED)}}})", title), _not_scraped()],
             )
             .thresholds(palette.steps((1, colour), base="text"))
             .span(3)
@@ -88,26 +112,28 @@ def _jobs_by_severity() -> list[stat.Panel]:
 
 
 def _jobs_by_bucket() -> stat.Panel:
-    states = RECORDED["mljob_state"]
+    states, _ = RECORDED["mljob_state"]
     not_over = f"{_PER_JOB} ({states}{{{matchers(*_PICKED, NOT_OVER)}}})"
     none = f"0 * count by (bucket) ({states}{{{matchers(*_PICKED)}}})"
     return single_stat(
         "Jobs that are not over, by bucket",
-        "Jobs that run, wait or whose state is not known; by the rules' records. No bucket is shown without any job.",
+        "Jobs that run, wait or whose state is not known; by the rules' records. No bucket is shown without any job. "
+        f"{_NOT_SCRAPED_SAYS}",
         "none",
-        [instant("live", f"count by (bucket) ({not_over}) or {none}", "{{bucket}}")],
+        [instant("live", f"count by (bucket) ({not_over}) or {none}", "{{bucket}}"), _not_scraped()],
     ).span(12)
 
 
 def _jobs_by_state() -> table.Panel:
-    states = f"{RECORDED['mljob_state']}{{{matchers(*_PICKED)}}}"
+    states = told("mljob_state", "state", *_PICKED)
     # A state that no job of a bucket is in has a zero; to count the zeros of `mljob_state` itself would cost much.
     nobody = [f'label_replace(0 * max by (bucket) (runwatch_jobs), "state", "{state}", "", "")' for state in JOB_STATES]
-    zeros = f"({' or '.join(nobody)}) and on (bucket) {states}"
-    counted = f"count by (bucket, state) (max by (run, site, bucket, state) ({states})) or {zeros}"
+    zeros = f"({' or '.join(nobody)}) and on (bucket) {RECORDED['mljob_state'][0]}{{{matchers(*_PICKED)}}}"
+    counted = f"count by (bucket, state) ({states}) or {zeros}"
     panel = plain_table(
         "Jobs by bucket and state",
-        "How many jobs are in each state, by the rules' records. Ended jobs stay while the exporter remembers them.",
+        "How many jobs are in each state, by the rules' records, each job once. Ended jobs stay while the exporter "
+        "remembers them.",
         "none",
         [rows("jobs", counted)],
     ).height(9)

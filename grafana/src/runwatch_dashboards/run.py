@@ -11,7 +11,7 @@ from grafana_foundation_sdk.models import dashboard as models
 from runwatch_dashboards import links, palette, run_rl, run_status, run_training, run_trials, variables
 from runwatch_dashboards.document import frame
 from runwatch_dashboards.marks import Mark
-from runwatch_dashboards.queries import OF_RUN, value
+from runwatch_dashboards.queries import OF_RUN, by_cause, value
 from runwatch_dashboards.run_details import details
 
 PanelBuilder = Builder[models.Panel]
@@ -19,7 +19,7 @@ PanelBuilder = Builder[models.Panel]
 
 def _marks() -> Iterator[Mark]:
     interrupted = value("mljob_interruption_timestamp_seconds", OF_RUN, keep="cause")
-    gap_ended = value("mljob_gap_end_timestamp_seconds", OF_RUN, keep="cause")
+    gap_ended = by_cause("mljob_gap_end_timestamp_seconds", OF_RUN)
     yield Mark("Interruptions", palette.WARNING, f"{interrupted} * 1000", "Interruption: {{cause}}", at_value=True)
     yield Mark("Ends of gaps", palette.NEUTRAL, f"{gap_ended} * 1000", "A gap ended: {{cause}}", at_value=True)
     yield Mark(

@@ -93,7 +93,7 @@ def _figures() -> Iterator[stat.Panel]:
         "dateTimeAsIso",
         f"{value('mljob_upload_timestamp_seconds', OF_RUN)} * 1000",
     )
-    chips = value("mljob_accelerators", OF_RUN, source="scheduler", keep="type")
+    chips = value("mljob_accelerators", OF_RUN, keep="type")
     yield (
         single_stat("Chips", "Of the gang, by type.", "none", [instant("value", chips, "{{type}}")])
         .text_mode(common.BigValueTextMode.VALUE_AND_NAME)

@@ -13,7 +13,7 @@ from runwatch_dashboards import palette, queries
 from runwatch_dashboards.graphs import coloured, dashed, graph, line, second_line, stacked, stepped
 from runwatch_dashboards.joined import one_table, paired
 from runwatch_dashboards.panels import limited, plain_table, prop, reaching, unit_of
-from runwatch_dashboards.queries import OF_RUN, value
+from runwatch_dashboards.queries import OF_RUN, by_cause, value
 from runwatch_dashboards.run_status import STALL_LIMIT, STEP_AGE
 
 
@@ -126,14 +126,17 @@ def training() -> Iterator[timeseries.Panel]:
     )
 
 
+_INTERRUPTED, _GAP_ENDED = "mljob_interruption_timestamp_seconds", "mljob_gap_end_timestamp_seconds"
+
+
 def causes() -> table.Panel:
     """Return interruptions and gaps by cause."""
     columns = (
-        ("interruptions", "Interruptions", "mljob_interruptions", "", "none"),
-        ("interrupted", "Newest interruption", "mljob_interruption_timestamp_seconds", " * 1000", "dateTimeAsIso"),
-        ("gaps", "Gaps", "mljob_gaps", "", "none"),
-        ("gapseconds", "Time in gaps", "mljob_gap_seconds", "", "s"),
-        ("gapend", "Newest gap ended", "mljob_gap_end_timestamp_seconds", " * 1000", "dateTimeAsIso"),
+        ("interruptions", "Interruptions", value("mljob_interruptions", OF_RUN, keep="cause"), "none"),
+        ("interrupted", "Newest interruption", f"{value(_INTERRUPTED, OF_RUN, keep='cause')} * 1000", "dateTimeAsIso"),
+        ("gaps", "Gaps", by_cause("mljob_gaps", OF_RUN), "none"),
+        ("gapseconds", "Time in gaps", by_cause("mljob_gap_seconds", OF_RUN), "s"),
+        ("gapend", "Newest gap ended", f"{by_cause(_GAP_ENDED, OF_RUN)} * 1000", "dateTimeAsIso"),
     )
     panel = (
         plain_table(
@@ -142,17 +145,14 @@ def causes() -> table.Panel:
             "threshold. A "
             "gap that nothing explains is a silent stall; one that is still open is none yet.",
             "none",
-            [
-                queries.table(ref, paired(f"{value(metric, OF_RUN, keep='cause')}{times}", "cause", "site"))
-                for ref, _, metric, times, _ in columns
-            ],
+            [queries.table(ref, paired(expression, "cause", "site")) for ref, _, expression, _ in columns],
         )
         .transformations(one_table("Cause", {ref: title for ref, title, *_ in columns}, sort="Cause"))
         .filterable(False)
         .height(8)
         .span(16)
     )
-    for _, title, _, _, unit in columns:
+    for _, title, _, unit in columns:
         panel = panel.override_by_name(title, [prop("unit", unit)])
     return panel
 
@@ -244,7 +244,7 @@ def interruptions() -> Iterator[timeseries.Panel]:
         "Time lost in gaps, by cause",
         "Sum of the whole lengths of closed gaps.",
         "s",
-        [_of("mljob_gap_seconds", "{{cause}}", "gaps", keep="cause")],
+        [line("gaps", by_cause("mljob_gap_seconds", OF_RUN), "{{cause}}")],
     )
     yield coloured(reaching(stepped(stacked(lost)), thresholds.MINUTE), _CAUSES).span(12)
 
@@ -276,7 +276,7 @@ def surroundings() -> Iterator[timeseries.Panel]:
         [
             line(
                 "age",
-                f"{log_seen} - {value('mljob_log_last_write_timestamp_seconds', OF_RUN, source='log')}",
+                f"{log_seen} - {value('mljob_log_last_write_timestamp_seconds', OF_RUN)}",
                 "since a line",
             )
         ],

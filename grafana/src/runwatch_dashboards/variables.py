@@ -88,8 +88,7 @@ def run() -> builders.QueryVariable:
 
     The server picks the runs, at most `RUNS_IN_SELECTOR`. Options are read when the dashboard opens and when site or
     search changes, not when the time range does: Grafana then leaves a run that is not among the options for the first
-    that is, and the page would silently show another job. Use it as `run=${run:doublequote}`, which no character of a
-    name breaks.
+    that is, and the page would silently show another job. Use it as `queries.OF_RUN` does.
     """
     named = f'site=~"$site", run=~{PREFIX}'
     past = f"last_over_time(mljob_info{{{named}, {NO_LABEL}!~`${{search:regex}}`}}[$__range])"
