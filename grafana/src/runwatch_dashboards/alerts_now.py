@@ -8,8 +8,11 @@ NAMES = 'alertname=~"MLJob.*|Runwatch.*"'
 OF_SITE = 'site=~"$site|"'
 """The sites that are picked, and alerts that are about no site."""
 
-RULES_ARE_READ = "(0 * count(runwatch:source_up))"
-"""0 while this Prometheus evaluates the rules, absent where it does not: then no count of alerts is to be had."""
+RULES_ARE_READ = f"(0 * (count(runwatch:source_up) or count(mljob:state) or count(ALERTS{{{NAMES}}})))"
+"""0 while this Prometheus evaluates the rules, absent where it does not: then no count of alerts is to be had.
+
+Where all jobs are over no source is in use, and where no exporter is scraped an alert says so.
+"""
 
 LABELS = ("alertname", "severity", "run", "site", "bucket", "source", "action")
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from grafana_foundation_sdk.builders import stat, statetimeline, table, text
-from grafana_foundation_sdk.models import dashboard
+from grafana_foundation_sdk.builders.prometheus import Dataquery
+from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
 
 from runwatch import thresholds
 from runwatch.alerting.promql import JOB, number
-from runwatch.catalogue import INFO_LABELS, JOB_PHASES, JOB_STATES
+from runwatch.catalogue import JOB_PHASES, JOB_STATES
 from runwatch_dashboards import links, palette, queries
 from runwatch_dashboards.graphs import line, note, timeline, worded
 from runwatch_dashboards.panels import coloured_cell, organized, plain_table, prop, single_stat, unit_of
@@ -155,26 +156,39 @@ _INFO_TITLES = {
     "new_setting": "New setting",
     "turns": "Turns",
 }
-_LABELS = ("run", "site", "bucket", *INFO_LABELS)
 _TITLES = {"run": "Run", "site": "Site", "bucket": "Bucket", **_INFO_TITLES}
+_WHEN = "When"
+
+
+def _said_in_range(ref: str, titles: Mapping[str, str], metric: str) -> tuple[Dataquery, list[DataTransformerConfig]]:
+    """Return the query of a metric's labels in the time range, and what makes a table of it: what holds now first."""
+    labels = ", ".join(titles)
+    earlier = f"group by ({labels}) (last_over_time({metric}{{{OF_RUN}}}[$__range]))"
+    query = queries.table(ref, f"2 * group by ({labels}) ({metric}{{{OF_RUN}}}) or {earlier}")
+    columns = organized({**titles, "Value": _WHEN, f"Value #{ref}": _WHEN}, "Time")
+    newest_first = {"fields": {}, "sort": [{"field": _WHEN, "desc": True}]}
+    return query, [columns, DataTransformerConfig(id_val="sortBy", options=newest_first)]
+
+
+def _when() -> list[DynamicConfigValue]:
+    words = palette.words({"2": ("now", palette.PLAIN), "1": ("earlier", palette.GREY)})
+    return [prop("mappings", [palette.missing(), words]), coloured_cell(), prop("custom.width", 70)]
 
 
 def identity() -> table.Panel:
     """Return what the job is, and the way to its pages elsewhere: one row a setting that it had in the time range."""
+    query, transformations = _said_in_range("info", _TITLES, "mljob_info")
     of_bucket = f'/d/runwatch-${{__data.fields["Bucket"]}}?{links.KEPT}'
     return (
         plain_table(
             "What it is, and links out",
             "As configured or found. W&B page leads to the run, Bucket to its table. A second row: a label was "
-            "changed.",
+            "changed within the time range; When tells which row holds at its end.",
             "none",
-            [
-                queries.table(
-                    "info", f"group by ({', '.join(_LABELS)}) (last_over_time(mljob_info{{{OF_RUN}}}[$__range]))"
-                )
-            ],
+            [query],
         )
-        .transformations([organized(_TITLES, "Time", "Value", "Value #info")])
+        .transformations(transformations)
+        .override_by_name(_WHEN, _when())
         .override_by_name(
             "W&B page", [prop("links", [{"title": "Open in W&B", "url": "${__value.raw}", "targetBlank": True}])]
         )
@@ -183,7 +197,7 @@ def identity() -> table.Panel:
             [prop("links", [{"title": "Open the bucket's dashboard", "url": of_bucket, "targetBlank": False}])],
         )
         .filterable(False)
-        .min_width(84)
+        .min_width(82)
         .height(4)
     )
 
@@ -193,20 +207,18 @@ _PAGE_TITLES = {"target": "What", "url": "Page", "site": "Site"}
 
 def pages() -> table.Panel:
     """Return the job's pages at its scheduler and where its checkpoints lie, one row a page."""
+    query, transformations = _said_in_range("pages", _PAGE_TITLES, "mljob_link")
     return (
         plain_table(
             "Scheduler and checkpoints",
             "Opens the job at its scheduler (where the site's config has job_page) and each folder of its checkpoints "
-            "(a gs:// folder at Google Cloud, any other where the config has checkpoint_page).",
+            "(a gs:// folder at Google Cloud, any other where the config has checkpoint_page). Earlier: of another "
+            "link of its chain, or told no more at the end of the time range.",
             "none",
-            [
-                queries.table(
-                    "pages",
-                    f"group by ({', '.join(_PAGE_TITLES)}) (last_over_time(mljob_link{{{OF_RUN}}}[$__range]))",
-                )
-            ],
+            [query],
         )
-        .transformations([organized(_PAGE_TITLES, "Time", "Value", "Value #pages")])
+        .transformations(transformations)
+        .override_by_name(_WHEN, _when())
         .override_by_name(
             "Page", [prop("links", [{"title": "Open the page", "url": "${__value.raw}", "targetBlank": True}])]
         )
@@ -228,15 +240,17 @@ def further() -> text.Panel:
 
 
 _ALERTS = f'ALERTS{{{OF_RUN}, alertstate=~"firing|pending"}}'
-_ALERT = "alertname, severity, alertstate, site"
+_SINCE = "alertname, severity, source, site"
+"""What tells two alerts of a job apart: two of its sources may be unread, each since another time."""
 
 
 def alerts() -> table.Panel:
     """Return the job's alerts now, those that fire first."""
-    now = f"max by ({_ALERT}) ({_ALERTS})"
-    since = f"min by (alertname, severity, site) (ALERTS_FOR_STATE{{{OF_RUN}}})"
-    joined = f"{now} * on (alertname, severity, site) group_left () {since} * 1000 or {now} * NaN"
-    titles = {"alertname": "Alert", "severity": "Severity", "alertstate": "State", "Value": "Since", "site": "Site"}
+    now = f"max by ({_SINCE}, alertstate) ({_ALERTS})"
+    since = f"min by ({_SINCE}) (ALERTS_FOR_STATE{{{OF_RUN}}})"
+    joined = f"{now} * on ({_SINCE}) group_left () {since} * 1000 or {now} * NaN"
+    names = ("Alert", "Severity", "State", "Since", "Source", "Site")
+    titles = dict(zip(("alertname", "severity", "alertstate", "Value", "source", "site"), names, strict=True))
     colours = {"critical": ("critical", palette.BAD), "warning": ("warning", palette.WARNING)}
     return (
         plain_table(
@@ -249,7 +263,7 @@ def alerts() -> table.Panel:
         .transformations(
             [
                 organized(titles, "Time"),
-                dashboard.DataTransformerConfig(id_val="sortBy", options={"fields": {}, "sort": [{"field": "State"}]}),
+                DataTransformerConfig(id_val="sortBy", options={"fields": {}, "sort": [{"field": "State"}]}),
             ]
         )
         .override_by_name("Alert", [prop("links", [to_runbook("Alert")])])
@@ -263,11 +277,12 @@ def alerts() -> table.Panel:
         )
         .override_by_name("State", [prop("custom.width", 75)])
         .override_by_name("Since", [prop("unit", "dateTimeAsIso"), prop("custom.width", 158)])
-        .override_by_name("Site", [prop("custom.width", 80)])
+        .override_by_name("Source", [prop("custom.width", 92)])
+        .override_by_name("Site", [prop("custom.width", 66)])
         .no_value("No alert of this job fires.")
         .filterable(False)
         .height(7)
-        .span(10)
+        .span(12)
     )
 
 
@@ -283,5 +298,5 @@ def alert_timeline() -> statetimeline.Panel:
         )
         .mappings([palette.missing(), palette.words(words)])
         .no_value("No alert of this job fired.")
-        .span(14)
+        .span(12)
     )
