@@ -202,9 +202,10 @@ def test_rows_link_to_the_page_of_their_job(shown: Shown) -> None:
 
 def test_a_job_leads_to_its_page_at_the_scheduler_and_to_its_checkpoints(shown: Shown) -> None:
     tables = {job: page["Scheduler and checkpoints"]["table"] for job, page in shown.pages.items()}
-    assert tables["delphi", "lab"]["columns"] == ["What", "Page", "Site"]
+    assert tables["delphi", "lab"]["columns"] == ["What", "Page", "Site", "When"]
     rows = sorted(tables["delphi", "lab"]["rows"], key=lambda row: str(row[0]["text"]))
-    assert [(row[0]["text"], row[2]["text"]) for row in rows] == [("checkpoints", "lab"), ("scheduler", "lab")]
+    told = [(row[0]["text"], row[2]["text"], row[3]["text"]) for row in rows]
+    assert told == [("checkpoints", "lab", "now"), ("scheduler", "lab", "now")]
     for row in rows:
         assert row[1]["links"] == [row[1]["text"]]
     checkpoints, scheduler = (row[1]["text"] for row in rows)

@@ -6,7 +6,7 @@ import functools
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,11 +49,11 @@ def _started_or_ended(process: subprocess.Popen[bytes], url: str) -> bool:
 
 
 @contextmanager
-def _prometheus(ports: dict[str, int], folder: Path) -> Iterator[Prometheus]:
+def prometheus_of(targets: Sequence[Mapping[str, object]], folder: Path) -> Iterator[Prometheus]:
+    """Run a Prometheus that scrapes targets, written as its `static_configs`, each second, with the rules."""
     rules = folder / "rules.yml"
     rules.write_text(yaml.safe_dump(_rules()))
-    shards = [{"targets": [f"127.0.0.1:{port}"], "labels": {"shard": site}} for site, port in ports.items()]
-    scrape = {"job_name": "runwatch", "static_configs": shards}
+    scrape = {"job_name": "runwatch", "static_configs": list(targets)}
     config = folder / "prometheus.yml"
     times = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config.write_text(json.dumps({"global": times, "rule_files": [str(rules)], "scrape_configs": [scrape]}))
@@ -87,7 +87,8 @@ def watched_fleet(folder: Path) -> Iterator[WatchedFleet]:
     fleet = write_fleet(folder, time.time())
     with ExitStack() as stack:
         ports = {site: stack.enter_context(serving(config)).port for site, config in fleet.configs.items()}
-        prometheus = stack.enter_context(_prometheus(ports, folder))
+        shards = [{"targets": [f"127.0.0.1:{port}"], "labels": {"shard": site}} for site, port in ports.items()]
+        prometheus = stack.enter_context(prometheus_of(shards, folder))
         jobs = sum(JOBS.values())
         eventually(lambda: len(prometheus.query("mljob_info")) == jobs, "all jobs were scraped", 60)
         firing = 'ALERTS{alertname="MLJobRLCollapse", alertstate="firing"}'

@@ -35,12 +35,23 @@ async function shownPanel(panel, settings) {
   }
 }
 
+/** The events of an annotation whose values are their times in ms: Grafana draws samples of one time as one event. */
+function marks(definition, frames) {
+  return frames.flatMap(({ fields: [, field] }) =>
+    [...new Set(field?.values)].map((time) => ({
+      title: definition.titleFormat.replace(/{{(\w+)}}/g, (_, label) => field.labels[label] ?? ''),
+      time,
+    })),
+  );
+}
+
 async function annotation(definition, settings) {
   const panel = { targets: [{ expr: definition.expr ?? definition.target?.expr, refId: 'A', range: true, interval: definition.step }] };
   try {
     const frames = await queryPanel(panel, settings);
     const times = frames.flatMap((frame) => frame.fields.filter(({ type }) => type === 'time').map(({ values }) => values.length));
-    return { name: definition.name, points: times.reduce((sum, each) => sum + each, 0) };
+    const points = times.reduce((sum, each) => sum + each, 0);
+    return { name: definition.name, points, ...(definition.useValueForTime && { marks: marks(definition, frames) }) };
   } catch (error) {
     return { name: definition.name, error: error.message };
   }
