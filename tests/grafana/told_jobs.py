@@ -51,10 +51,15 @@ def polls(source: str, since: float) -> str:
 
 
 class Replicas:
-    """What the replicas tell; `later` from the second look on, `over` once all jobs have ended."""
+    """What the replicas tell; `later` from the second look on, `over` once all jobs have ended.
+
+    The gap ends (`gap_ended`) when it is long known that the scheduler does not answer `b`: until the rules know that,
+    two replicas with unlike causes are equally good.
+    """
 
     def __init__(self, now: float) -> None:
         self.now = now
+        self.gap_ended = False
         self.later = False
         self.over = False
 
@@ -65,7 +70,7 @@ class Replicas:
             return Told("ended", now, state="succeeded", phase="finished", verdict="completed").text
         told = [
             Told("log-blind", now, sources=("scheduler", "history", "log")),
-            gaps(Told("gap", now), "preemption", now - 7200).add("mljob_interruptions", 1, cause="preemption"),
+            self.gap(Told("gap", now), "preemption").add("mljob_interruptions", 1, cause="preemption"),
             Told("half-each", now, blind=("history",)),
             Told("next-link", now).add("mljob_step", 100).add("mljob_eta_seconds", HOUR),
             Told("disagree", now).add("mljob_step", 100),
@@ -93,7 +98,7 @@ class Replicas:
         timeout = Told("next-link", now, blind=("scheduler",), state="timeout", phase="finished", verdict="timeout")
         told = [
             Told("log-blind", now, sources=("scheduler", "history", "log"), blind=("log",), verdict="unobserved"),
-            gaps(Told("gap", now, blind=("scheduler",), verdict="unobserved"), "unknown", now - 7200),
+            self.gap(Told("gap", now, blind=("scheduler",), verdict="unobserved"), "unknown"),
             Told("half-each", now, blind=("scheduler",)),
             ending(timeout, ended).add("mljob_step", 100),
             Told("disagree", now, state="failed", phase="finished", verdict="failed"),
@@ -102,6 +107,10 @@ class Replicas:
             *self.alike(),
         ]
         return "".join(one.text for one in told) + grid(3, 30 * HOUR) + polls("history", now)
+
+    def gap(self, told: Told, cause: str) -> Told:
+        """Tell of a gap by its cause once it ended: half an hour after the scheduler last answered `b`."""
+        return gaps(told, cause, self.now - HOUR / 2) if self.gap_ended else told
 
     def alike(self) -> Iterator[Told]:
         """Yield what both replicas tell."""
