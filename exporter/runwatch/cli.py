@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -37,12 +38,27 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     if not wanted or context.resilient_parsing:
         return
     from runwatch import __version__
+    from runwatch.terminal import write
 
-    click.echo(f"runwatch {__version__}")
+    write(f"runwatch {__version__}\n")
     context.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """The group of all commands; an output that takes no more is told in one line, click's own help too."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run the command line."""
+        try:
+            return super().main(*arguments, **options)
+        except OSError as error:
+            from runwatch.terminal import end_where_full
+
+            end_where_full(error)
+            raise
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show it.")
 def main() -> None:
     """Watch the jobs of people who train and evaluate language models, from outside."""
@@ -55,15 +71,16 @@ def main() -> None:
 def check(config_path: Path) -> None:
     """Validate a config: every fault on stderr, with its line and key."""
     from runwatch.config.load import check as check_config
+    from runwatch.terminal import say, write
 
     config, faults, warnings = check_config(config_path)
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}")
     for fault in faults:
-        click.echo(str(fault), err=True)
+        say(str(fault))
     if config is None:
         sys.exit(EXIT_BAD_CONFIG)
-    click.echo(f"{config_path}: {len(config.jobs)} jobs listed, {len(config.discover)} discoveries, no fault")
+    write(f"{config_path}: {len(config.jobs)} jobs listed, {len(config.discover)} discoveries, no fault\n")
 
 
 @main.command()

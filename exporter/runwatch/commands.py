@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import logging
-import os
 import shutil
 import signal
 import sys
@@ -19,52 +18,29 @@ from runwatch.figures import printable
 from runwatch.measurements import JobReport
 from runwatch.one_shot import Look, look_once
 from runwatch.report.grids import render_grids
-
-EXIT_NOT_WRITTEN = 1
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+from runwatch.terminal import say, write, write_bytes
 
 
 def load_or_complain(path: Path) -> Config | None:
     """Read a config; print its warnings, or every fault of it and return None."""
     config, faults, warnings = check(path)
     for warning in warnings:
-        _say(f"warning: {warning}")
+        say(f"warning: {warning}")
     for fault in faults:
-        _say(str(fault))
+        say(str(fault))
     return config
 
 
 def _look(path: Path, at: float | None) -> Look | None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
     config = load_or_complain(path)
-    return None if config is None else look_once(config, at=at, progress=_say)
+    return None if config is None else look_once(config, at=at, progress=say)
 
 
 def _exit_code(look: Look) -> int:
     for failure in look.failed:
-        _say(f"could not look: {printable(failure)}")
+        say(f"could not look: {printable(failure)}")
     return EXIT_SOURCE_FAILED if look.failed else 0
-
-
-def _write(text: str) -> None:
-    # A name may hold what the terminal's encoding does not: replace it rather than fail.
-    _write_bytes(text.encode(sys.stdout.encoding or "utf-8", "replace"))
-
-
-def _write_bytes(output: bytes) -> None:
-    try:
-        sys.stdout.buffer.write(output)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise  # whoever read it has enough: click ends in silence then
-    except OSError as error:
-        _say(f"cannot write the output: {error.strerror}")
-        # At its end the interpreter would try again to write what is left in the buffer.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_NOT_WRITTEN)
 
 
 def print_metrics(path: Path, at: float | None) -> int:
@@ -77,7 +53,7 @@ def print_metrics(path: Path, at: float | None) -> int:
         exposition.update(report)
     look.telemetry.set_series(exposition.series)
     body = exposition.render(look.telemetry.render(reproducible=at is not None) + render_grids(look.reports))
-    _write_bytes(body.plain)
+    write_bytes(body.plain)
     return _exit_code(look)
 
 
@@ -89,10 +65,10 @@ def print_tables(path: Path, at: float | None, bucket: str | None, as_json: bool
     if look is None:
         return EXIT_BAD_CONFIG
     if as_json:
-        _write(tables_json(look.reports, look.now, bucket, intervals=look.intervals) + "\n")
+        write(tables_json(look.reports, look.now, bucket, intervals=look.intervals) + "\n")
     else:
         width = shutil.get_terminal_size((120, 40)).columns
-        _write(render_tables(look.reports, look.now, bucket=bucket, width=width, intervals=look.intervals) + "\n")
+        write(render_tables(look.reports, look.now, bucket=bucket, width=width, intervals=look.intervals) + "\n")
     return _exit_code(look)
 
 
@@ -102,11 +78,11 @@ def _chosen(look: Look, runs: Sequence[str]) -> list[JobReport] | None:
     missing = [run for run in runs if run not in known]
     for run in missing:
         if run in look.no_longer_shown:
-            _say(f"job {run!r} ended longer ago than `linger` says, and is not shown any more")
+            say(f"job {run!r} ended longer ago than `linger` says, and is not shown any more")
             continue
         near = difflib.get_close_matches(run, known, n=1)
         hint = f" (did you mean {printable(near[0])}?)" if near else ""
-        _say(f"no job is named {run!r}{hint}; known are: {', '.join(map(printable, sorted(known))) or 'none'}")
+        say(f"no job is named {run!r}{hint}; known are: {', '.join(map(printable, sorted(known))) or 'none'}")
     return None if missing else [known[run] for run in runs] or list(look.reports)
 
 
@@ -125,7 +101,7 @@ def print_lines(path: Path, at: float | None, runs: Sequence[str]) -> int:
     chosen = _chosen(look, runs)
     if chosen is None:
         return _exit_code_of_missing(look)
-    _write("".join(compact_line(report, look.now, intervals=look.intervals) + "\n" for report in chosen))
+    write("".join(compact_line(report, look.now, intervals=look.intervals) + "\n" for report in chosen))
     return _exit_code(look)
 
 
@@ -139,7 +115,7 @@ def print_explanation(path: Path, at: float | None, run: str, as_json: bool) -> 
     chosen = _chosen(look, [run])
     if chosen is None:
         return _exit_code_of_missing(look)
-    _write((explain_json if as_json else explain_text)(chosen[0], look.now, intervals=look.intervals) + "\n")
+    write((explain_json if as_json else explain_text)(chosen[0], look.now, intervals=look.intervals) + "\n")
     return _exit_code(look)
 
 
@@ -159,7 +135,7 @@ def serve(path: Path, shard_text: str | None = None) -> int:
     try:
         shard = None if shard_text is None else Shard.parse(shard_text)
     except ShardError as error:
-        _say(f"runwatch serve: {error}")
+        say(f"runwatch serve: {error}")
         return EXIT_BAD_CONFIG
     config = load_or_complain(path)
     if config is None:
@@ -171,8 +147,8 @@ def serve(path: Path, shard_text: str | None = None) -> int:
     try:
         addresses = service.start()
     except ServerStartError as error:
-        _say(f"runwatch serve: {error}")
+        say(f"runwatch serve: {error}")
         return 1
     for address in addresses:
-        _say(f"serving {address.url}")
+        say(f"serving {address.url}")
     return service.wait()

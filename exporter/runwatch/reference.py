@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from runwatch import thresholds
@@ -25,6 +24,7 @@ from runwatch.config.durations import format_duration
 from runwatch.derive.verdict_rules import rule_of
 from runwatch.facts import FailureReason, SourceKind
 from runwatch.metric_kinds import Metric, Section
+from runwatch.terminal import write
 
 _INTRODUCTION = f"""# Metrics
 
@@ -141,4 +141,4 @@ def _verdicts() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(render())
+    write(render())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 from runwatch.facts import AttemptEnd, SchedulerState
@@ -10,6 +9,7 @@ from runwatch.parsing.iris import ENDED_STATES
 from runwatch.parsing.iris_attempts import ATTEMPT_ENDS
 from runwatch.parsing.kubernetes_objects import CONTAINER_REASONS, EVICTION_REASONS, FAILED_REASONS, POD_REASONS
 from runwatch.parsing.slurm_states import STATES
+from runwatch.terminal import write
 
 _STATE_WORDS = {
     SchedulerState.NO_TASKS: "`running`, `vanished` after a tolerance",
@@ -109,4 +109,4 @@ def _section(title: str, head: tuple[str, str], rows: Iterable[tuple[str, str]])
 
 
 if __name__ == "__main__":
-    sys.stdout.write(render())
+    write(render())

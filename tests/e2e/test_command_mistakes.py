@@ -67,14 +67,60 @@ def test_a_run_that_ended_long_ago_is_not_called_unknown(tmp_path: Path) -> None
     assert result.stderr == "job 'tb2' ended longer ago than `linger` says, and is not shown any more\n"
 
 
-def test_a_disk_that_is_full(config: Path) -> None:
-    for name in ("tables", "metrics"):
-        with Path("/dev/full").open("w") as full:
-            result = subprocess.run(
-                [sys.executable, "-m", "runwatch", name, "--config", str(config)],
-                stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False, env=dict(os.environ),
-            )  # fmt: skip
-        assert (result.returncode, result.stderr) == (1, "cannot write the output: No space left on device\n")
+EVERY_COMMAND = (
+    ("check", "F"),
+    ("metrics", "--config", "F"),
+    ("tables", "--config", "F"),
+    ("tables", "--config", "F", "--json"),
+    ("line", "--config", "F"),
+    ("explain", "--config", "F", "delphi"),
+    ("--version",),
+    ("--help",),
+    ("check", "--help"),
+)
+
+
+def shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a shell with that redirection does."""
+    script = f'exec "$@" {redirection}'
+    return subprocess.run(
+        ["bash", "-c", script, "bash", sys.executable, "-m", "runwatch", *arguments],
+        capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Path:
+    """A config of one job that is read and of one whose history is not there."""
+    (tmp_path / "rows.jsonl").write_text('{"_step": 1, "_timestamp": 1700000000}\n')
+    path = tmp_path / "watched.yaml"
+    path.write_text(
+        "jobs:\n- {run: delphi, bucket: sft, history: {jsonl: rows.jsonl}}\n"
+        "- {run: gone, bucket: sft, history: {jsonl: no.jsonl}}\n"
+    )
+    return path
+
+
+@pytest.mark.parametrize("arguments", EVERY_COMMAND, ids=" ".join)
+def test_a_result_that_cannot_be_written_is_one_line_and_exit_1(watched: Path, arguments: tuple[str, ...]) -> None:
+    arguments = tuple(str(watched) if word == "F" else word for word in arguments)
+    full = shell(">/dev/full", *arguments)
+    assert (full.returncode, full.stderr) == (1, "cannot write the output: No space left on device\n")
+    if "--help" in arguments:
+        return  # click says nothing to a closed stdout
+    closed = shell(">&-", *arguments)
+    assert (closed.returncode, closed.stderr) == (1, "cannot write the output: stdout is closed\n")
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", "2> >(exec true)"])
+def test_complaints_that_nobody_takes_change_no_result(watched: Path, redirection: str) -> None:
+    for arguments in (("line", "--config", str(watched)), ("metrics", "--config", str(watched), "--at", "1700000100")):
+        heard = shell("", *arguments)
+        assert heard.returncode == 3
+        assert "could not look: gone" in heard.stderr
+        unheard = shell(redirection, *arguments)
+        assert (unheard.returncode, unheard.stdout) == (3, heard.stdout)
+    assert shell(redirection, "check", str(watched.with_name("no.yaml"))).returncode == 2
 
 
 def test_upstream_text_on_stderr_cannot_steer_the_terminal(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -14,6 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from runwatch.config import model
 from runwatch.config.durations import format_duration, parse_duration
+from runwatch.terminal import write
 
 _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("Top level", "", model.Config),
@@ -94,4 +94,4 @@ def _default(field: FieldInfo, kind: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(render())
+    write(render())

@@ -21,6 +21,7 @@ from runwatch.demo.children import Child, Children, answers, why_port_is_not_fre
 from runwatch.demo.fleet import DemoFleet, write_fleet
 from runwatch.demo.pages import Pages
 from runwatch.demo.servers import Server
+from runwatch.terminal import say
 
 _TICK_SECONDS = 0.1
 _START_SECONDS = 60.0
@@ -48,7 +49,7 @@ def run_demo(port: int) -> int:
             _say("\nending: its programs are stopped, the temporary folder is removed")
             return 0
         except _ExporterEndedError as error:
-            print(f"runwatch demo: {error}", file=sys.stderr, flush=True)
+            say(f"runwatch demo: {error}")
             return 1
     raise AssertionError("the demo ends by a signal or with its exporter")
 
