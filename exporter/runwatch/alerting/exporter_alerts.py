@@ -125,7 +125,7 @@ EXPORTER_ALERTS = [
         "warning",
         _UNOBSERVED,
         f"The {{{{ $labels.source }}}} of {RUN} has not been read for {{{{ $value | humanizeDuration }}}}",
-        "That source answers for others: a wrong name, a lost right, or one poisoned run. Limit "
+        "That source is up and does not answer for this job: a wrong name, a lost right, or one poisoned run. Limit "
         f"max({duration(t.SOURCE_DOWN_SECONDS)}, {number(t.BLIND_INTERVALS)} intervals), "
         f"{duration(t.NEVER_READ_SECONDS)} where it never answered.",
     ),

@@ -23,7 +23,7 @@ from runwatch.alerting.promql import (
     where,
 )
 from runwatch.alerting.rules import Alert
-from runwatch.alerting.texts import AT_STEP, LIMIT, RUN, limit_of
+from runwatch.alerting.texts import AT_STEP, LIMIT, RUN, limit_of, looked_up, value_of
 
 _STALLED = lines(
     "mljob:step_age_seconds > mljob:stall_limit_seconds",
@@ -47,6 +47,11 @@ _BRINGUP_STUCK = lines(
     not_blind("MLJobBringupStuck", "warning"),
 )
 
+_RESUME_LIMIT = (
+    f"{LIMIT}"
+    + looked_up("max(mljob:bringup_limit_seconds{JOB})", value_of())
+    + looked_up("max(mljob_replay_expected_seconds{JOB})", f" and {value_of()} for the steps to be done again")
+)
 _REPLAY = either(current("mljob_replay_expected_seconds"), "0 * mljob:bringup_limit_seconds")
 
 
@@ -115,10 +120,10 @@ _FAILURE_TIME = newest("mljob_interruption_timestamp_seconds", 'cause="failure"'
 _FAILURES = current("mljob_interruptions", 'cause="failure"')
 _SHOWN = duration(t.TASK_FAILURE_SHOWN_SECONDS)
 
-_ENDED_ALIKE = (
-    "{{ with printf `max(mljob_failures_ended_alike{run=%q,site=%q})` $labels.run $labels.site | query }}"
+_ENDED_ALIKE = looked_up(
+    "max(mljob_failures_ended_alike{JOB})",
     "{{ if eq (. | first | value) 1.0 }} The last two ends were one and the same failure: not transient."
-    "{{ else }} The last two ends differ.{{ end }}{{ end }}"
+    "{{ else }} The last two ends differ.{{ end }}",
 )
 
 _TASK_FAILURES = lines(
@@ -175,6 +180,14 @@ def _without_saves(age: str, floor: float, name: str, severity: str, *conditions
     )
 
 
+def _saves_limit(floor: float) -> str:
+    return LIMIT + looked_up(
+        "max(mljob:checkpoint_interval_seconds{JOB})",
+        f"max({duration(floor)}, {number(t.CHECKPOINT_INTERVALS_ALLOWED)} intervals of {value_of()})",
+        f"{duration(t.CHECKPOINT_UNKNOWN_INTERVAL_SECONDS)}, for its interval is not known",
+    )
+
+
 _TASKS_MISSING = lines(
     _BELOW_THE_GANG,
     where(current("mljob_tasks", 'state="running"') + " > 0"),
@@ -215,19 +228,16 @@ PROGRESS_ALERTS = [
         _WAITING,
         f"{RUN} has not resumed for {{{{ $value | humanizeDuration }}}}",
         "No new step or result for {{ $value | humanizeDuration }} since the newest interruption, or since the newest "
-        "link of its chain started "
-        f"({LIMIT}{{{{ with printf `max(mljob:bringup_limit_seconds{{run=%q,site=%q}})` $labels.run $labels.site | "
-        "query }}{{ . | first | value | humanizeDuration }}{{ end }} and the steps to be done again)."
-        f"{AT_STEP}",
+        f"link of its chain started ({_RESUME_LIMIT}).{AT_STEP}",
     ),
     Alert(
         "MLJobNotResumed",
         "critical",
         _HANGING,
-        f"{RUN} runs again since {{{{ $value | humanizeDuration }}}} and does nothing new",
-        "The whole gang runs, and {{ $value | humanizeDuration }} after its newest attempt's start (without a "
-        "scheduler: its newest row) no new step or result came, beyond bring-up and the steps to be done again: a hang."
-        f"{AT_STEP}",
+        f"{RUN} has run again for {{{{ $value | humanizeDuration }}}} and does nothing new",
+        "The whole gang runs, and {{ $value | humanizeDuration }} after the later of its newest interruption and its "
+        "newest attempt's start (without a scheduler: its newest row) no new step or result came "
+        f"({_RESUME_LIMIT}): a hang.{AT_STEP}",
         keep=t.ALERT_KEEP_FIRING_SECONDS,
     ),
     Alert(
@@ -244,7 +254,8 @@ PROGRESS_ALERTS = [
         _RESTARTS,
         f"{RUN} was interrupted {{{{ $value }}}} times without progress",
         "{{ $value }} interruptions since its newest complete checkpoint (without checkpoints: since its newest step "
-        f"or result), limit {t.RESTARTS_WITHOUT_PROGRESS_COUNT}.{AT_STEP}",
+        f"or result), the newest of them within {duration(t.RESTARTS_WITHOUT_PROGRESS_RECENT_SECONDS)}; limit "
+        f"{t.RESTARTS_WITHOUT_PROGRESS_COUNT}.{AT_STEP}",
         keep=t.ALERT_KEEP_FIRING_SECONDS,
     ),
     Alert(
@@ -267,7 +278,8 @@ PROGRESS_ALERTS = [
         ),
         f"{RUN} has no complete checkpoint after {{{{ $value | humanizeDuration }}}} of steps",
         "Its checkpoints were read and none is complete, {{ $value | humanizeDuration }} after its first step, or its "
-        f"first new step after an interruption: all of it would be lost.{AT_STEP}",
+        f"first new step after an interruption ({_saves_limit(t.NO_CHECKPOINT_FLOOR_SECONDS)}): all of it would be "
+        f"lost.{AT_STEP}",
         keep=t.ALERT_KEEP_FIRING_SECONDS,
     ),
     Alert(
@@ -282,17 +294,18 @@ PROGRESS_ALERTS = [
             _STEPPING_UNKNOWN,
         ),
         f"{RUN} has saved no complete checkpoint for {{{{ $value | humanizeDuration }}}}",
-        "It makes steps, and its newest complete checkpoint (or its first step since) is "
-        f"{{{{ $value | humanizeDuration }}}} old, limit max({duration(t.CHECKPOINT_STALE_FLOOR_SECONDS)}, "
-        f"{number(t.CHECKPOINT_INTERVALS_ALLOWED)} intervals).{AT_STEP}",
+        "It makes steps, and {{ $value | humanizeDuration }} passed since its newest complete checkpoint, or since its "
+        "first new step after an interruption, if that was later "
+        f"({_saves_limit(t.CHECKPOINT_STALE_FLOOR_SECONDS)}).{AT_STEP}",
     ),
     Alert(
         "MLJobTasksMissing",
         "warning",
         _TASKS_MISSING,
-        f"{RUN} runs with {{{{ $value }}}} tasks, fewer than its gang",
+        f"{RUN} lacks tasks: {{{{ $value }}}} run or succeeded, fewer than its gang",
         "Running and succeeded tasks: {{ $value }}"
-        f"{limit_of('mljob_tasks_expected', label='gang size', form='')}. The others are gone or wait.",
+        f"{limit_of('mljob_tasks_expected', label='gang size', form='')}, for "
+        f"{duration(t.ALERT_TASKS_MISSING_FOR_SECONDS)}. The others are gone or wait.",
         wait=t.ALERT_TASKS_MISSING_FOR_SECONDS,
     ),
     Alert(

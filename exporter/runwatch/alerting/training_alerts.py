@@ -17,7 +17,7 @@ from runwatch.alerting.promql import (
     where,
 )
 from runwatch.alerting.rules import Alert
-from runwatch.alerting.texts import AT_STEP, RUN
+from runwatch.alerting.texts import AT_STEP, RUN, WHOLE, beyond, looked_up, value_of
 from runwatch.figures import percent
 
 
@@ -63,9 +63,13 @@ _COLLAPSE_HOLDS = _of_history(
 )
 _HELD = 'mljob_info{hold="no-kill"}'
 
-_SIGNALS = (
-    "{{ range printf `max by (signal) (mljob:rl_collapse_signal{run=%q,site=%q})` $labels.run $labels.site | query }}"
-    " {{ .Labels.signal }}{{ end }}"
+_SIGNALS = looked_up(
+    "max by (signal) (mljob:rl_collapse_signal{JOB})", "{{ range . }} {{ .Labels.signal }}{{ end }}", " none"
+)
+# An older step than that is not what fires: a pass ratio of trials without times tells only of now.
+_HELD_ON_A_STEP = f"{t.RL_COLLAPSE_SIGNALS} or more signals of the collapse rule held on one step" + looked_up(
+    f"max(mljob:rl_collapse_steps_ago{{JOB}}) < {t.RL_COLLAPSE_RECENT_STEPS}",
+    looked_up("max(mljob_rl_collapse_step{JOB})", f", last on step {value_of(WHOLE)}"),
 )
 _COLLAPSE_TEXT = (
     f"Signals now:{_SIGNALS} (limit {t.RL_COLLAPSE_SIGNALS} on one step, now or within the last "
@@ -90,6 +94,15 @@ _OFF = lines(
     current("mljob_rl_tis_importance_ratio", 'bucket="rl"') + f" > {number(t.RL_IMPORTANCE_RATIO_HIGH)}",
 )
 
+
+def _percentage(ratio: float) -> str:
+    """Return a ratio as Prometheus's humanizePercentage writes it."""
+    return f"{ratio * 100:.4g}%"
+
+
+_SLOWNESS = beyond("humanizePercentage", below=_percentage(t.THROUGHPUT_DEGRADED_RATIO))
+_JUMP = beyond("humanize", above=number(t.GRAD_EXPLOSION_RATIO))
+
 TRAINING_ALERTS = [
     Alert(
         "MLJobThroughputDegraded",
@@ -101,9 +114,9 @@ TRAINING_ALERTS = [
             ),
             "MLJobThroughputDegraded",
         ),
-        f"{RUN} makes {{{{ $value | humanizePercentage }}}} of its usual tokens a second",
-        f"Recent tokens a second are {{{{ $value | humanizePercentage }}}} of the whole run's, limit "
-        f"{percent(t.THROUGHPUT_DEGRADED_RATIO)}.{AT_STEP}",
+        f"{RUN} makes {_SLOWNESS} of its usual tokens a second",
+        f"Recent tokens a second are {_SLOWNESS} of the whole run's for {duration(t.ALERT_THROUGHPUT_FOR_SECONDS)}, "
+        f"limit {percent(t.THROUGHPUT_DEGRADED_RATIO)}.{AT_STEP}",
         wait=t.ALERT_THROUGHPUT_FOR_SECONDS,
     ),
     Alert(
@@ -124,30 +137,28 @@ TRAINING_ALERTS = [
             ),
             "MLJobGradExplosion",
         ),
-        f"The gradient norm of {RUN} is {{{{ $value | humanize }}}} × its window",
-        f"The largest of the last {duration(t.GRAD_NORM_RECENT_SECONDS)} is {{{{ $value | humanize }}}} × the median "
-        f"before it, limit {number(t.GRAD_EXPLOSION_RATIO)}.{AT_STEP}",
+        f"The gradient norm of {RUN} is {_JUMP} × its window",
+        f"The largest of the last {duration(t.GRAD_NORM_RECENT_SECONDS)} is {_JUMP} × the median before it, limit "
+        f"{number(t.GRAD_EXPLOSION_RATIO)}, and the latest norm is above {number(t.GRAD_EXPLOSION_MINIMUM)}.{AT_STEP}",
     ),
     Alert(
         "MLJobLossDiverging",
         "warning",
         _of_history(_LOSS_DIVERGING, "MLJobLossDiverging"),
-        f"The loss of {RUN} stays {{{{ $value | humanize }}}} × above its window",
+        f"The loss of {RUN} stays at {beyond('humanize', above=_LOSS_LIMIT)} × its window, or more",
         f"{t.LOSS_TREND_RATIOS} logged values in a row, or the latest for {_LOSS_FOR}, are above {_LOSS_LIMIT} × the "
         f"median before them.{AT_STEP}",
     ),
     _collapse(
         "cancel",
         "collapses: cancel it, and salvage",
-        "Two signals of the collapse rule fire together: cancel it, after noting the newest complete checkpoint before "
-        "the first signal.",
+        f"{_HELD_ON_A_STEP}: cancel it, after noting the newest complete checkpoint before the first signal.",
         but_not(_HELD),
     ),
     _collapse(
         "recommend",
         "collapses: its no-kill hold leaves it running",
-        "Two signals of the collapse rule fire together, and the run is held: capture the evidence, recommend "
-        "cancelling, leave it running.",
+        f"{_HELD_ON_A_STEP}, and the run is held: capture the evidence, recommend cancelling, leave it running.",
         where(_HELD),
     ),
     Alert(
@@ -157,7 +168,7 @@ TRAINING_ALERTS = [
             current("mljob_rl_grad_norm_last2_min", 'bucket="rl"') + f" > {number(t.RL_GRAD_NORM_LIMIT)}",
             "MLJobRLGradNormHigh",
         ),
-        f"The gradient norm of {RUN} is at least {{{{ $value | humanize }}}} for two steps",
+        f"The gradient norm of {RUN} is {beyond('humanize', above=number(t.RL_GRAD_NORM_LIMIT))} or more for two steps",
         f"Above {number(t.RL_GRAD_NORM_LIMIT)} for two steps: the earliest sign of a collapse, by 2 to 5 steps."
         f"{AT_STEP}",
     ),
@@ -168,16 +179,18 @@ TRAINING_ALERTS = [
             current("mljob_rl_ppo_clip_ratio", 'bucket="rl"') + f" > {number(t.RL_CLIP_RATIO_LIMIT)}",
             "MLJobRLClipRatioHigh",
         ),
-        f"{RUN} clips {{{{ $value | humanizePercentage }}}} of its tokens",
+        f"{RUN} clips {beyond('humanizePercentage', above=_percentage(t.RL_CLIP_RATIO_LIMIT))} of its tokens",
         f"Limit {percent(t.RL_CLIP_RATIO_LIMIT)}: the learning rate and the clip range do not match.{AT_STEP}",
     ),
     Alert(
         "MLJobRLImportanceRatioOff",
         "warning",
         _of_history(grouped(_OFF), "MLJobRLImportanceRatioOff"),
-        f'The TIS importance ratio of {RUN} is {{{{ $value | printf "%.3g" }}}}',  # humanize writes 0.83 as 830m
+        # humanize writes 0.83 as 830m
+        f"The TIS importance ratio of {RUN} is "
+        + beyond('printf "%.3g"', below=number(t.RL_IMPORTANCE_RATIO_LOW), above=number(t.RL_IMPORTANCE_RATIO_HIGH)),
         f"Outside {number(t.RL_IMPORTANCE_RATIO_LOW)} to {number(t.RL_IMPORTANCE_RATIO_HIGH)}: trainer and generator "
-        f"disagree on how likely the answers are.{AT_STEP}",
+        f"disagree on how likely the answers are, for {duration(t.ALERT_IMPORTANCE_RATIO_FOR_SECONDS)}.{AT_STEP}",
         wait=t.ALERT_IMPORTANCE_RATIO_FOR_SECONDS,
     ),
 ]

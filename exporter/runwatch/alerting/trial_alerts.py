@@ -20,7 +20,7 @@ from runwatch.alerting.promql import (
     where,
 )
 from runwatch.alerting.rules import Alert
-from runwatch.alerting.texts import AT_STEP, RUN, limit_of
+from runwatch.alerting.texts import AT_STEP, RUN, limit_of, looked_up, value_of
 from runwatch.figures import percent
 
 _RESULTS_MAY_BE_USED = but_not(
@@ -117,6 +117,21 @@ _ZOMBIE = lines(
     not_blind("MLJobZombie", "warning"),
 )
 
+
+def _by_age(of_all: str, of_a_chunk: str = "") -> str:
+    """Return one text where no result came for too long, and another where that is so of a chunk alone."""
+    otherwise = f"{{{{ else }}}}{of_a_chunk}" if of_a_chunk else ""
+    return (
+        f'{{{{ if or (and (eq $labels.bucket "eval") (gt $value {float(t.TRIALS_STALLED_EVAL_SECONDS)})) '
+        f"(gt $value {float(t.TRIALS_STALLED_DATAGEN_SECONDS)}) }}}}{of_all}{otherwise}{{{{ end }}}}"
+    )
+
+
+_HUNG_CHUNKS = looked_up(
+    'max(mljob_chunks{JOB,state="hung"}) > 0',
+    f" Chunks that hang, their logs silent and their trials unmoved for {duration(t.CHUNK_HUNG_SECONDS)}: "
+    f"{value_of('')}.",
+)
 _RESULTS_SO_FAR = limit_of("mljob_trials", label="results so far:", form="")
 
 TRIAL_ALERTS = [
@@ -124,10 +139,15 @@ TRIAL_ALERTS = [
         "MLJobTrialsStalled",
         "critical",
         _STALLED,
-        f"{RUN} has given no new result for {{{{ $value | humanizeDuration }}}}",
-        "It runs, results are missing, and none came for {{ $value | humanizeDuration }} since the later of the last "
-        f"one and the newest attempt's start (limit {duration(t.TRIALS_STALLED_EVAL_SECONDS)}, datagen "
-        f"{duration(t.TRIALS_STALLED_DATAGEN_SECONDS)}), or a chunk hangs{_RESULTS_SO_FAR}.",
+        _by_age(f"{RUN} has given no new result for {{{{ $value | humanizeDuration }}}}", f"A chunk of {RUN} hangs"),
+        "It runs and results are missing."
+        + _by_age(
+            " None came for {{ $value | humanizeDuration }} since the later of the last one and the newest attempt's "
+            f"start (limit {duration(t.TRIALS_STALLED_EVAL_SECONDS)}, datagen "
+            f"{duration(t.TRIALS_STALLED_DATAGEN_SECONDS)})."
+        )
+        + _HUNG_CHUNKS
+        + looked_up("max(mljob_trials{JOB})", f" Results so far: {value_of('')}."),
         keep=t.ALERT_KEEP_FIRING_SECONDS,
     ),
     Alert(
@@ -145,8 +165,9 @@ TRIAL_ALERTS = [
         "critical",
         _INSTANT_FAILURES,
         f"{{{{ $value }}}} trials of {RUN} ended as they began: do not use its results",
-        f"{{{{ $value }}}} trials made no token and lasted under {duration(t.INSTANT_FAILURE_SECONDS)}, over "
-        f"{percent(t.INSTANT_FAILURES_SHARE)} of all{_RESULTS_SO_FAR}: nothing reaches the engine.",
+        f"{{{{ $value }}}} trials made no token and lasted under {duration(t.INSTANT_FAILURE_SECONDS)}: at least "
+        f"{t.INSTANT_FAILURES_COUNT}, and over {percent(t.INSTANT_FAILURES_SHARE)} of all{_RESULTS_SO_FAR}. Nothing "
+        "reaches the engine.",
         keep=t.ALERT_KEEP_FIRING_SECONDS,
     ),
     Alert(
@@ -174,8 +195,9 @@ TRIAL_ALERTS = [
         "warning",
         _ZOMBIE,
         f"{RUN} still runs {{{{ $value | humanizeDuration }}}} after all was done",
-        "All steps or results are there since {{ $value | humanizeDuration }}, or its newest attempt started then. It "
-        "still holds its chips."
-        f"{AT_STEP}",
+        "Its last step, its last result or its upload was {{ $value | humanizeDuration }} ago, or its newest attempt "
+        f"started then (limit after the last step {duration(t.ZOMBIE_TRAINING_SECONDS)}; after the last result eval "
+        f"{duration(t.ZOMBIE_EVAL_SECONDS)}, datagen {duration(t.ZOMBIE_DATAGEN_SECONDS)}; after the upload "
+        f"{duration(t.ZOMBIE_UPLOADED_SECONDS)}). It still holds its chips.{AT_STEP}",
     ),
 ]
