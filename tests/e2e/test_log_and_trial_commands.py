@@ -89,3 +89,26 @@ def test_a_log_that_is_not_there_is_not_found_and_gives_no_number(tmp_path: Path
     assert value(samples, "mljob_step") is None
     assert value(samples, "mljob_state", state="unknown") == 1
     assert (value(samples, "runwatch_source_errors_total", source="history", reason="not_found") or 0) >= 1
+
+
+def test_explain_tells_how_much_of_a_history_and_a_log_could_not_be_read(tmp_path: Path) -> None:
+    now = time.time()
+    rows = [json.dumps({"_step": i, "_timestamp": now - 600 + i, "train/loss": 2.0}) for i in range(9)]
+    lines = [*rows[:5], "no JSON", '{"_step": 5,', "[1, 2]", *rows[5:]]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    crashed = "{'loss': 4.9, 'grad_norm': 0.8, 'epoch': 0.1}\nTraceback (most recent call last):\n  File\nOSError: no\n"
+    bars = "".join(f"\r {i}%|█   | {i}/100 [00:0{i}<01:39,  1.00s/it]" for i in range(9))
+    (tmp_path / "train.log").write_text(
+        f"***** Running training *****\n  Total optimization steps = 100\n{bars}\n{crashed}"
+    )
+    config = tmp_path / "runwatch.yaml"
+    config.write_text(
+        "jobs:\n- {run: rows, bucket: sft, history: {jsonl: rows.jsonl}}\n"
+        "- {run: log, bucket: sft, history: {log: train.log}}\n"
+    )
+    of_rows = command("explain", "--config", config, "rows", home=tmp_path).stdout
+    assert "history: 9 rows read from JSON lines" in of_rows
+    assert "history: 3 rows or lines could not be read and were skipped [rows=3]" in of_rows
+    of_log = command("explain", "--config", config, "log", home=tmp_path).stdout
+    assert "  lines that look like metrics and could not be read: 1 [lines=1]\n" in of_log
+    assert "could not be read and were skipped" not in of_log

@@ -19,9 +19,10 @@ from runwatch.measurements import Measurements
 from runwatch.parsing.benign import shipped_patterns
 from runwatch.parsing.failures import FailureFinder
 from runwatch.parsing.trainer_log import TrainerLogParser
-from runwatch.sources.job_log import JobLog, LogParsers
+from runwatch.sources.job_log import JobLog
 from runwatch.sources.log_files import LogFile
 from runwatch.sources.log_follower import LogNews, LogPage, PageStart
+from runwatch.sources.log_parsers import LogParsers
 from tests.unit.log_watching import BANNER, logged_step
 
 WRITTEN = 1_796_000_000.0

@@ -202,9 +202,12 @@ def test_at_hides_later_rows_and_what_follows_without_a_time(tmp_path: Path) -> 
         {"_step": 3},
         {"_step": 4, "_timestamp": 200},
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = [json.dumps(row) for row in rows]
+    path.write_text("\n".join([lines[0], "no JSON", *lines[1:], "no JSON either", "[5]"]) + "\n")
+    assert read(JsonLinesReader(), path).malformed == 3
     update = read(JsonLinesReader(at=200.0), path)
     assert steps([update]) == [0, 1, 4]
+    assert update.malformed == 1  # the lines after a row that is hidden were written after it
     assert update.run.heartbeat == 200.0
 
 

@@ -234,6 +234,38 @@ def test_at_hides_what_was_written_later(tmp_path: Path) -> None:
     assert (update.run.heartbeat, update.run.end) == (None, None)
 
 
+LEVANTER_BAR = "{} - 0 - tqdm_loggable.tqdm_logging - tqdm_logging.py:154 - INFO :: Progress on:train {}\n"
+STAMPED = (
+    "2026-11-29T10:00:00 - 0 - levanter.main.train_lm - train_lm.py:1 - INFO :: Loading model\n"
+    + LEVANTER_BAR.format("2026-11-29T10:00:03", "-/400 rate:- remaining:? elapsed:00:00 postfix:-")
+    + LEVANTER_BAR.format(
+        "2026-11-29T10:00:06", "1.0it/400it rate:0.3it/s remaining:19:57 elapsed:00:03 postfix:loss=4"
+    )
+)
+UNSTAMPED = "***** Running training *****\n  Total optimization steps = 100\n" + "".join(
+    logged_step(step, 100) for step in (1, 2, 3)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "total"),
+    [
+        # The first bar comes 3 s after the first line, the first that has a step 6 s after it.
+        (STAMPED, -5, None),
+        (STAMPED, 1, None),
+        (STAMPED, 7, 400),
+        # Step 1 is logged at 20 s by the bar: before it nothing tells that the log was there.
+        (UNSTAMPED, -5, None),
+        (UNSTAMPED, 30, 100),
+    ],
+)
+def test_at_hides_a_total_that_was_told_later(tmp_path: Path, text: str, at: float, total: int | None) -> None:
+    path = tmp_path / "train.out"
+    written(path, text, BEGAN + 60)
+    config = Watched(path, at=BEGAN + at).history().run.config
+    assert config == ({} if total is None else {"num_train_steps": total})
+
+
 def test_missing_files_foreign_kinds_and_links_out_are_failures(tmp_path: Path) -> None:
     missing = Watched(tmp_path / "none.out").try_history()
     assert isinstance(missing, Failure) and missing.reason is FailureReason.NOT_FOUND

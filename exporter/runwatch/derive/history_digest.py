@@ -54,10 +54,12 @@ class HistorySummary:
     `trainer_rate` and `trainer_rate_baseline` are the trainer's own tokens a second: the median over the rows of
     the recent intervals and over the whole run. `start_time` is when the run's own clock was zero, as far as rows
     tell. `rows_without_time` counts rows with a step that carry no time: they move the step, not the durations.
+    `malformed` counts rows or lines that could not be read.
     """
 
     rows: int
     rows_without_time: int
+    malformed: int
     start_time: float | None
     steps: StepSummary
     step_without_time: int | None
@@ -92,6 +94,7 @@ class HistoryDigest:
         self._segment_starts = tuple(segment_starts)
         self._rows = 0
         self._rows_without_time = 0
+        self._malformed = 0
         self._start_time: float | None = None
         self._step_is_logged = False
         self._step_without_time: int | None = None
@@ -132,6 +135,12 @@ class HistoryDigest:
         for row in rows:
             self._summary = None
             self._add(row)
+
+    def note_malformed(self, count: int) -> None:
+        """Count rows or lines that came between the others and could not be read."""
+        if count:
+            self._summary = None
+            self._malformed += count
 
     def _add(self, row: HistoryRow) -> None:
         self._rows += 1
@@ -204,6 +213,7 @@ class HistoryDigest:
         return HistorySummary(
             rows=self._rows,
             rows_without_time=self._rows_without_time,
+            malformed=self._malformed,
             start_time=self._start_time,
             steps=steps,
             step_without_time=self._step_without_time,

@@ -220,6 +220,9 @@ def _measure_history(
     if summary.rows_without_time:
         text = f"history: {summary.rows_without_time} rows have a step but no time"
         evidence.append(Evidence("sources", text, {"rows": summary.rows_without_time}))
+    if summary.malformed:
+        text = f"history: {summary.malformed} rows or lines could not be read and were skipped"
+        evidence.append(Evidence("sources", text, {"rows": summary.malformed}))
     steps = summary.steps
     explained = explain_gaps(steps.gaps, events, scheduler, steps.interval_median) if scheduler is not None else None
     context = ProgressContext(

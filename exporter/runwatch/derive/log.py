@@ -35,6 +35,9 @@ def measure_log(measured: Measurements, facts: LogFacts, *, bucket: str, observe
         )
         for failure in facts.failures
     ]
+    if facts.unparsed:
+        text = f"lines that look like metrics and could not be read: {facts.unparsed}"
+        evidence.append(Evidence(_TOPIC, text, {"lines": facts.unparsed}))
     return [*evidence, *_ignored(facts), *(Evidence(_TOPIC, note) for note in facts.notes)]
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import tzinfo
-from typing import Protocol
 
 from runwatch.facts import HistoryEnd, HistoryRow, HistoryRun, HistoryUpdate, IgnoredLines, LogFacts
-from runwatch.parsing.benign import BenignLines, BenignPattern
+from runwatch.parsing.benign import BenignLines
 from runwatch.parsing.engine_lines import EngineLines
 from runwatch.parsing.harbor_console import HarborConsole
 from runwatch.parsing.log_lines import LogSplitter
-from runwatch.parsing.log_records import LogFailure, LogFragment, LogRow
+from runwatch.parsing.log_records import LogFragment, LogRow
 from runwatch.sources.log_files import LogFile
 from runwatch.sources.log_follower import LogNews, LogPage, PageStart
+from runwatch.sources.log_parsers import NOTHING_TOLD, FailureParser, LogParsers, Told, TrainerParser, told_by
 from runwatch.sources.log_times import AttemptClocks, is_another_start
 
 MAX_FAILURES = 50
@@ -24,65 +23,6 @@ _BAR_AT_ZERO = re.compile(r"\| *\d{1,12}/(\d{1,12}) \[00:00<\?", re.ASCII)
 """The first drawing of a progress bar: its rest is not known yet. It need not begin at step 0."""
 _ZONE_SECONDS = 900.0
 _LAST_STAMP_SECONDS = 60.0  # a stamp so shortly before the last row still tells when the trainer ended
-
-
-class TrainerParser(Protocol):
-    """Reads steps out of a trainer's log: `parsing.trainer_log.TrainerLogParser`."""
-
-    def skip(self) -> None:
-        """Note that a part of the log was left out: nothing is put together from both sides of it."""
-
-    @property
-    def total_steps(self) -> int | None:
-        """How many steps there will be, as the log says."""
-
-    @property
-    def format(self) -> str:
-        """The name of the format that was recognised, "" while none was."""
-
-    @property
-    def position(self) -> LogRow | None:
-        """The newest step by its place in the log, without values."""
-
-    @property
-    def unparsed(self) -> int:
-        """Lines that look like metrics and could not be read."""
-
-    @property
-    def completed(self) -> bool:
-        """Whether the trainer said that it is done."""
-
-    def feed(self, fragments: Sequence[LogFragment]) -> list[LogRow]:
-        """Take the next fragments and return the rows that are complete."""
-
-    def finish(self) -> list[LogRow]:
-        """Return what the log breaks off in."""
-
-
-class FailureParser(Protocol):
-    """Finds the lines that tell how a job ended: `parsing.failures.FailureFinder`."""
-
-    @property
-    def failures(self) -> Sequence[LogFailure]:
-        """Those that nothing after them contradicts, in the order of the log."""
-
-    def feed(self, fragments: Sequence[LogFragment]) -> Sequence[LogFailure]:
-        """Take the next fragments."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogParsers:
-    """What a job's log is read with. The makers are called once a file.
-
-    `zone` is that of stamps which name none, `at` (Unix seconds) hides what was written later.
-    """
-
-    make_trainer: Callable[[], TrainerParser]
-    make_failures: Callable[[], FailureParser]
-    benign: Sequence[BenignPattern]
-    zone: tzinfo
-    site: str = ""
-    at: float | None = None
 
 
 @dataclass(slots=True)
@@ -101,6 +41,7 @@ class _Link:
     rows: int = 0
     newest_step: tuple[int, int] | None = None
     chunk: int | None = None
+    told_by_then: Told = NOTHING_TOLD  # where what came later is hidden
 
 
 @dataclass(slots=True)
@@ -191,7 +132,7 @@ class JobLog:
             self._touch(last)
         old = self._links.pop(file.identity, None)
         if old is not None:
-            self._unparsed_before += old.trainer.unparsed
+            self._unparsed_before += self._told(old).unparsed
             self._dropped_before += old.splitter.dropped_bytes
         link = _Link(
             file=file,
@@ -225,29 +166,33 @@ class JobLog:
             if self._first_stamp is None:
                 self._first_stamp = fragment.time
             self._newest_stamp = max(fragment.time, self._newest_stamp or fragment.time)
-        self._take_line(link, fragment)
+        is_hidden = self._take_line(link, fragment)
         if fragment.bar and (zero := _BAR_AT_ZERO.search(fragment.text)) is not None:
             total = link.trainer.total_steps
             if total is None or int(zero[1]) == total:
                 link.clocks.note_bar_at_zero()
         rows = link.trainer.feed((fragment,))
         self._take_rows(link, rows)
+        if self._parsers.at is not None and not is_hidden:
+            link.told_by_then = told_by(link.trainer)
         position = link.trainer.position
         if position is not None and link.newest_step != (position.attempt, position.step):
             self._take_rows(link, (position,))  # a bar moves with every step, metrics come once in several
 
-    def _take_line(self, link: _Link, fragment: LogFragment) -> None:
+    def _take_line(self, link: _Link, fragment: LogFragment) -> bool:
+        """Take a line for all but its steps; tells whether it is hidden."""
         time = self._time_of_line(link, fragment)
         if self._parsers.at is not None and time is not None and time > self._parsers.at:
-            return
+            return True
         known = fragment if link.written is None or fragment.time is not None else replace(fragment, time=link.written)
         link.failure_lines.feed((known,))
         self._console.take(fragment.text)
         if fragment.bar:
-            return
+            return False
         self._benign.take(fragment.text, time)
         chunk = self._engine.take(fragment, time, chunk=link.chunk)
         link.chunk = link.chunk if chunk is None else chunk
+        return False
 
     def _time_of_line(self, link: _Link, fragment: LogFragment) -> float | None:
         """A line without a stamp is not older than the stamp before it, nor than the look that did not see it yet."""
@@ -316,9 +261,8 @@ class JobLog:
 
     def _run(self) -> HistoryRun:
         newest = next(reversed(self._links.values()), None)
-        total = next(
-            (t for link in reversed(self._links.values()) if (t := link.trainer.total_steps) is not None), None
-        )
+        totals = (self._told(link).total_steps for link in reversed(self._links.values()))
+        total = next((total for total in totals if total is not None), None)
         ended = self._visible(self._end_of(newest)) if newest is not None and newest.trainer.completed else None
         return HistoryRun(
             heartbeat=self._visible(self._last_write()),
@@ -373,8 +317,15 @@ class JobLog:
             caught_up=self._caught_up,
         )
 
+    def _told(self, link: _Link) -> Told:
+        if self._parsers.at is None:
+            return told_by(link.trainer)
+        # Without stamps it is its rows that tell when a log was written.
+        nothing_yet = self._saw_hidden_row and self._cursor == 0 and self._visible(self._first_stamp) is None
+        return NOTHING_TOLD if nothing_yet else link.told_by_then
+
     def _unparsed(self) -> int:
-        return self._unparsed_before + sum(link.trainer.unparsed for link in self._links.values())
+        return self._unparsed_before + sum(self._told(link).unparsed for link in self._links.values())
 
     def _last_write(self) -> float | None:
         known = max((file.modified for file in self._files if file.modified_is_known), default=None)
@@ -385,8 +336,8 @@ class JobLog:
 
     def _notes(self, newest: _Link | None) -> list[str]:
         notes = []
-        if newest is not None and newest.trainer.format:
-            notes.append(f"steps are read as {newest.trainer.format}")
+        if newest is not None and (told := self._told(newest)).format:
+            notes.append(f"steps are read as {told.format}")
         if self._starts_mid_run:
             notes.append("the log is too long to be read whole: steps are known from its tail on, nothing before")
         dropped = self._dropped_before + sum(link.splitter.dropped_bytes for link in self._links.values())

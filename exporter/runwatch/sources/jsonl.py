@@ -61,7 +61,8 @@ class JsonLinesReader:
     the run made no step. Different jobs may be read from different threads at a time.
 
     Args:
-        at: Hide rows whose time is later than this (Unix seconds), and rows without a time after such a row.
+        at: Hide rows whose time is later than this (Unix seconds), and after such a row those without a time and the
+            lines that cannot be read.
         max_read_bytes: How much one read takes; the rest waits for the next (`caught_up` is false then).
         max_line_bytes: Longer lines are counted as malformed and skipped.
         roots: The folders that may be read.
@@ -131,7 +132,7 @@ class JsonLinesReader:
         if position.line_is_taken:
             rest, newline, _ = data.partition(b"\n")
             taken = len(rest) + len(newline)
-            page.malformed += bool(rest.strip())
+            page.malformed += bool(rest.strip()) and not position.saw_hidden_row
             position.line_is_taken = not newline
         while (end := data.find(b"\n", taken)) >= 0:
             line, taken = data[taken:end], end + 1
@@ -143,7 +144,7 @@ class JsonLinesReader:
         if position.inside_long_line or position.line_is_taken or self._take_last_line(position, data[taken:], page):
             taken = len(data)
         elif len(data) - taken > self._max_line_bytes:
-            page.malformed += 1
+            page.malformed += not position.saw_hidden_row
             position.inside_long_line = True
             taken = len(data)
         position.offset += taken
@@ -163,7 +164,7 @@ class JsonLinesReader:
 
     def _take_line(self, position: _Position, line: bytes, page: _Page) -> None:
         if len(line) > self._max_line_bytes:
-            page.malformed += 1
+            page.malformed += not position.saw_hidden_row
             return
         if position.lines == 1:
             line = line.removeprefix(_BYTE_ORDER_MARK)
@@ -172,7 +173,7 @@ class JsonLinesReader:
         try:
             row = _parse_line(line, position.lines)
         except MalformedRow:
-            page.malformed += 1
+            page.malformed += not position.saw_hidden_row
             if _is_object(line):
                 position.no_rows += 1
             else:

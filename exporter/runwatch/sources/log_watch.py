@@ -16,9 +16,10 @@ from runwatch.fleet import Job
 from runwatch.found.places import named_log
 from runwatch.parsing.benign import read_patterns, shipped_patterns
 from runwatch.sources.file_roots import ANYWHERE, FileRoots
-from runwatch.sources.job_log import FailureParser, JobLog, LogParsers, TrainerParser
+from runwatch.sources.job_log import JobLog
 from runwatch.sources.log_files import LocalLogFiles, LogFiles
 from runwatch.sources.log_follower import LogFollower, LogNews
+from runwatch.sources.log_parsers import FailureParser, LogParsers, TrainerParser
 from runwatch.sources.log_tails import TailFollower, TailLine
 from runwatch.sources.remote_log_files import RemoteLogFiles
 
