@@ -9,6 +9,7 @@ from runwatch.config.model import Config, HistorySource, Trials
 from runwatch.exposition import Exposition
 from runwatch.facts import Failure, FailureReason, HistoryUpdate, LogFacts, SourceKind
 from runwatch.fleet import Job
+from runwatch.report.explain import explain_text
 from runwatch.sources.binding import SourceBinding
 from runwatch.sources.protocol import Deliver, Outcome
 from runwatch.telemetry import Telemetry
@@ -151,6 +152,11 @@ class RunningExporter:
                 origin = binding.history_key
                 self._watch.poll(binding, lambda r, k=kind, o=origin: not self._hangs(r.job, k, o))  # type: ignore[misc]
         return self._expose()
+
+    def explain(self, run: str) -> str:
+        """Return what `runwatch explain` prints of a run now."""
+        report = next(report for report in self._watch.reports() if report.run == run)
+        return explain_text(report, self._clock(), intervals=self._watch.intervals)
 
     def _expose(self) -> Samples:
         reports = self._watch.reports()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from runwatch.catalogue import JOB_PHASES, JOB_STATES
 from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.checkpoints import measure_checkpoints, measure_interval
+from runwatch.derive.conflict import measure_conflict
 from runwatch.derive.end_reason import end_reason, failed_alike
 from runwatch.derive.interruptions import GangInterruption, interruptions
 from runwatch.derive.job_view import HistoryView, JobView
@@ -35,14 +36,9 @@ from runwatch.derive.scheduler_measures import (
     measure_expected_replay,
     measure_scheduler,
 )
-from runwatch.derive.scheduler_state import (
-    HistoryEvidence,
-    combined_state,
-    results_after_the_end,
-    sources_disagree,
-)
+from runwatch.derive.scheduler_state import combined_state
 from runwatch.derive.shaping import rollouts_per_step, shaping
-from runwatch.derive.state import JobState, state_conflict, state_from_history
+from runwatch.derive.state import JobState, state_from_history
 from runwatch.derive.trainer_config import target_steps
 from runwatch.derive.trials import measure_trials
 from runwatch.derive.verdict_conditions import Subject
@@ -80,7 +76,7 @@ def measure_job(view: JobView, now: float, intervals: Intervals) -> JobReport:
     evidence += _measure_attempts(measured, view, state, events)
     if view.log is not None:
         evidence += measure_log(measured, view.log, bucket=job.bucket, observed=view.observed[SourceKind.LOG])
-    measured.set("mljob_state_conflict", _conflict(view, state))
+    evidence += measure_conflict(measured, view, state)
     reason = end_reason(state, scheduler, view.log)
     if reason is not None:
         measured.set("mljob_end_reason", 1.0, reason=reason)
@@ -325,20 +321,6 @@ def _measure_attempts(
         began = began_again(view.scheduler, events) if view.scheduler is not None else None
         evidence += measure_expected_replay(measured, state, summary, view.checkpoints, began)
     return evidence
-
-
-def _conflict(view: JobView, state: JobState) -> float | None:
-    """Return whether two sources disagree, None where there are no two to compare."""
-    history, scheduler = view.history, view.scheduler
-    checks = []
-    if history is not None and view.checkpoints is not None:
-        answered = view.observed[SourceKind.HISTORY]
-        checks.append(state_conflict(state, history.summary, view.checkpoints, history_observed=answered))
-    if history is not None and scheduler is not None:
-        checks.append(sources_disagree(state, scheduler, HistoryEvidence(history.run, history.summary)))
-    if view.job.bucket in TRIAL_BUCKETS and view.trials is not None and scheduler is not None:
-        checks.append(results_after_the_end(state, view.trials.last))
-    return float(any(checks)) if checks else None
 
 
 def _measure_accelerators(measured: Measurements, view: JobView) -> None:

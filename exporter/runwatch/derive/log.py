@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runwatch.facts import LogFacts, SourceKind
+from runwatch.figures import duration
 from runwatch.measurements import Evidence, Measurements
 from runwatch.thresholds import AUTH_FAILURES_SECONDS, ENGINE_IDLE_SECONDS
 
@@ -43,6 +44,7 @@ def measure_log(measured: Measurements, facts: LogFacts, *, bucket: str, observe
 
 def _measure_engine(measured: Measurements, facts: LogFacts, observed: float) -> list[Evidence]:
     running, success = facts.running_requests, facts.last_success
+    evidence: list[Evidence] = []
     reported = facts.running_requests_time
     is_current = reported is None or observed - reported <= ENGINE_IDLE_SECONDS
     # An engine that runs requests reports them all the time, one that runs none falls silent.
@@ -51,15 +53,19 @@ def _measure_engine(measured: Measurements, facts: LogFacts, observed: float) ->
     if facts.auth_failures:
         recent = [time for time in facts.auth_failures if observed - time <= AUTH_FAILURES_SECONDS]
         measured.set("mljob_auth_failures", len(recent))
+        text = f"the sandbox provider refused {len(recent)} times within {duration(AUTH_FAILURES_SECONDS)}"
+        evidence.append(Evidence(_TOPIC, text, {"newest_timestamp_seconds": max(facts.auth_failures)}))
     if running is None and success is None:
-        return []
+        return evidence
     serves = bool(running) and is_current
     answers = success is not None and observed - success <= ENGINE_IDLE_SECONDS
     measured.set("mljob_infra_check", float(serves or answers), check="engine")
     fields: dict[str, object] = {"running_requests": running}
+    if reported is not None:
+        fields["reported_timestamp_seconds"] = reported
     if success is not None:
         fields["last_success_timestamp_seconds"] = success
-    return [Evidence(_TOPIC, "engine: its newest reports and answers 200 in the log", fields)]
+    return [*evidence, Evidence(_TOPIC, "engine: its newest reports and answers 200 in the log", fields)]
 
 
 def _measure_surroundings(measured: Measurements, facts: LogFacts) -> list[Evidence]:

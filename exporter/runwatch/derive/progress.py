@@ -13,7 +13,7 @@ from runwatch.derive.reconcile import ExplainedGap
 from runwatch.derive.replay import Replay, replays_behind_high_water
 from runwatch.derive.step_timeline import StepInterval
 from runwatch.derive.trainer_config import BatchSize, batch_size, sequence_length, target_steps
-from runwatch.derive.value_window import LoggedValue
+from runwatch.derive.value_window import LoggedValue, WindowRatio
 from runwatch.facts import Checkpoint, HistoryRun, TrainerFacts
 from runwatch.measurements import Evidence, Measurements
 from runwatch.thresholds import LOSS_TREND_RATIOS
@@ -208,7 +208,39 @@ def _measure_training_values(measured: Measurements, summary: HistorySummary) ->
         measured.set("mljob_grad_norm_window_ratio", max(r.ratio for r in grad_norm.ratios))
     measured.set("mljob_nonfinite", _nonfinite(loss, summary.loss_nonfinite_ranks), metric="loss")
     measured.set("mljob_nonfinite", _nonfinite(grad_norm), metric="grad_norm")
-    return [_origin(name, logged) for name, logged in found.items() if logged is not None]
+    return [
+        *(_origin(name, logged) for name, logged in found.items() if logged is not None),
+        *_not_finite_evidence(loss, "loss"),
+        *_not_finite_evidence(grad_norm, "grad norm"),
+        *_ratios_evidence("losses, newest last", loss.ratios[-LOSS_TREND_RATIOS:]),
+        *_ratios_evidence("largest grad norm of the last minutes", _largest(grad_norm.ratios)),
+    ]
+
+
+def _largest(ratios: Sequence[WindowRatio]) -> list[WindowRatio]:
+    return [max(ratios, key=lambda ratio: ratio.ratio)] if ratios else []
+
+
+def _ratios_evidence(what: str, ratios: Sequence[WindowRatio]) -> list[Evidence]:
+    if not ratios:
+        return []
+    shown = (f"{r.logged.value:.6g} at step {r.logged.step} ({r.ratio:.6g} × {r.median:.6g})" for r in ratios)
+    text = f"{what}, each beside the median of its window: {', '.join(shown)}"
+    fields = {"steps": [r.logged.step for r in ratios], "ratios": [r.ratio for r in ratios]}
+    return [Evidence("values", text, fields)]
+
+
+def _not_finite_evidence(quantity: LoggedQuantity, what: str) -> list[Evidence]:
+    latest = quantity.latest
+    if latest is None or math.isfinite(latest.value):
+        return []
+    fields: dict[str, object] = {
+        "key": latest.key,
+        "step": latest.step,
+        "row": latest.cursor,
+        "row_timestamp_seconds": latest.time,
+    }
+    return [Evidence("values", f"the latest {what} is {latest.value!r}, from {latest.key}", fields)]
 
 
 def _nonfinite(quantity: LoggedQuantity, on_some_ranks: bool = False) -> float | None:
@@ -218,8 +250,8 @@ def _nonfinite(quantity: LoggedQuantity, on_some_ranks: bool = False) -> float |
 
 
 def _origin(name: str, logged: LoggedValue) -> Evidence:
-    return Evidence(
-        "values",
-        f"{name} {logged.value!r} from {logged.key}",
-        {"key": logged.key, "step": logged.step, "row": logged.cursor, "row_timestamp_seconds": logged.time},
-    )
+    return Evidence("values", f"{name} {logged.value!r} from {logged.key}", _row_of(logged))
+
+
+def _row_of(logged: LoggedValue) -> dict[str, object]:
+    return {"key": logged.key, "step": logged.step, "row": logged.cursor, "row_timestamp_seconds": logged.time}

@@ -12,7 +12,7 @@ from runwatch.derive.history_digest import HistorySummary
 from runwatch.derive.interruptions import GangInterruption
 from runwatch.derive.phase import newest_start
 from runwatch.derive.state import JobState
-from runwatch.facts import CheckpointListing, SchedulerFacts
+from runwatch.facts import CheckpointListing, SchedulerFacts, SchedulerState
 from runwatch.measurements import Evidence, Measurements
 from runwatch.thresholds import CLOCK_SLACK_SECONDS
 
@@ -64,6 +64,7 @@ def measure_scheduler(
     return [
         *(_event_evidence(event) for event in events),
         *([] if alike is None else [_alike_evidence(alike)]),
+        *_successor_evidence(view.facts),
         *_attempts_evidence(view.attempts),
     ]
 
@@ -98,6 +99,19 @@ def _successor(facts: SchedulerFacts) -> str:
     earlier = [a for a in facts.attempts if a.ended is not None and a.link != facts.scheduler_job]
     in_chain = facts.scheduler_job in facts.links and any(a.link in facts.links for a in earlier)
     return facts.scheduler_job if in_chain else ""
+
+
+def _successor_evidence(facts: SchedulerFacts | None) -> list[Evidence]:
+    """Tell the next link of a chain, and after an end at the wall-time limit that there is none."""
+    if facts is None or (facts.successor is None and facts.state is not SchedulerState.TIMEOUT):
+        return []
+    if facts.successor is None:
+        return [Evidence("attempts", "the scheduler shows no next link of a chain")]
+    how = "runs" if facts.successor.running else "waits and can start"
+    if not successor_goes_on(facts):
+        how = "can never start: its dependency cannot be met any more"
+    name = facts.successor.scheduler_job
+    return [Evidence("attempts", f"next link {name}: {how}", {"scheduler_job": name})]
 
 
 def _since_progress(events: Sequence[GangInterruption], known: ProgressKnown) -> int | None:

@@ -171,17 +171,17 @@ def _ran_in_silence(history: HistoryEvidence, scheduler_observed: float) -> bool
 
     A scheduler that answered only before cannot know of a preemption since, which W&B calls `crashed` too.
     """
-    spoke = _last_sign(history)
+    spoke = last_sign(history)
     return spoke is None or scheduler_observed - spoke > HEARTBEAT_FRESH_SECONDS
 
 
 def _spoke_after(history: HistoryEvidence, end: float | None) -> bool:
     """Whether the run spoke to its tracker, or logged a step, when it should have been over."""
-    newest = _last_sign(history)
+    newest = last_sign(history)
     return end is not None and newest is not None and newest > end + CLOCK_SLACK_SECONDS
 
 
-def _last_sign(history: HistoryEvidence) -> float | None:
+def last_sign(history: HistoryEvidence) -> float | None:
     """Return when the run last spoke to its tracker, or logged a step."""
     signs = (history.run.heartbeat, history.summary.steps.latest_time)
     return max((time for time in signs if time is not None), default=None)

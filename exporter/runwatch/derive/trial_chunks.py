@@ -59,7 +59,7 @@ def evidence_of_chunks(states: Mapping[int, str], logs: Mapping[int, float] | No
         numbers = [number for number, found in states.items() if found == state]
         more = f" and {len(numbers) - EVIDENCE_NUMBERS} more" if len(numbers) > EVIDENCE_NUMBERS else ""
         listed = ", ".join(str(number) for number in numbers[:EVIDENCE_NUMBERS])
-        evidence.append(Evidence(_TOPIC, f"{state}: {listed}{more}", {"state": state, "count": len(numbers)}))
+        evidence.append(Evidence(_TOPIC, f"{state}: chunk {listed}{more}", {"state": state, "count": len(numbers)}))
     unknown = [number for number, found in states.items() if found == "running" and number not in (logs or {})]
     if unknown:
         text = f"the logs of {len(unknown)} running chunks are not known: whether they hang cannot be told"

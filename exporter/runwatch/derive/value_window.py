@@ -24,10 +24,16 @@ class LoggedValue:
 
 @dataclass(frozen=True, slots=True)
 class WindowRatio:
-    """A value divided by the median of the window of values logged before it, and the row's Unix time."""
+    """A value divided by the median of the window of values logged before it."""
 
     ratio: float
-    time: float | None
+    logged: LoggedValue
+    median: float
+
+    @property
+    def time(self) -> float | None:
+        """The row's Unix time."""
+        return self.logged.time
 
 
 class LatestValue:
@@ -87,7 +93,7 @@ class ValueWindow(LatestValue):
         if median == 0 or not math.isfinite(logged.value / median):
             self._ratios = deque(ratio for ratio in self._ratios if self._is_recent(ratio, logged.time))
             return
-        self._ratios.append(WindowRatio(round(logged.value / median, RATIO_DECIMALS), logged.time))
+        self._ratios.append(WindowRatio(round(logged.value / median, RATIO_DECIMALS), logged, median))
         while len(self._ratios) > self._ratio_count and not self._is_recent(self._ratios[0], logged.time):
             self._ratios.popleft()
 
