@@ -31,10 +31,10 @@ def load_or_complain(path: Path) -> Config | None:
     return config
 
 
-def _look(path: Path, at: float | None) -> Look | None:
+def _look(path: Path, at: float | None, runs: Sequence[str] = ()) -> Look | None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
     config = load_or_complain(path)
-    return None if config is None else look_once(config, at=at, progress=say)
+    return None if config is None else look_once(config, at=at, progress=say, runs=runs)
 
 
 def _exit_code(look: Look) -> int:
@@ -95,7 +95,7 @@ def print_lines(path: Path, at: float | None, runs: Sequence[str]) -> int:
     """Print the compact line of the named jobs, or of all."""
     from runwatch.report.line import compact_line
 
-    look = _look(path, at)
+    look = _look(path, at, runs)
     if look is None:
         return EXIT_BAD_CONFIG
     chosen = _chosen(look, runs)
@@ -109,7 +109,7 @@ def print_explanation(path: Path, at: float | None, run: str, as_json: bool) -> 
     """Print the evidence behind one job's numbers."""
     from runwatch.report.explain import explain_json, explain_text
 
-    look = _look(path, at)
+    look = _look(path, at, [run])
     if look is None:
         return EXIT_BAD_CONFIG
     chosen = _chosen(look, [run])

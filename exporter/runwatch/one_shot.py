@@ -6,7 +6,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,13 +45,14 @@ class Look:
     telemetry: Telemetry
 
 
-def look_once(config: Config, *, at: float | None, progress: Callable[[str], None]) -> Look:
+def look_once(config: Config, *, at: float | None, progress: Callable[[str], None], runs: Collection[str] = ()) -> Look:
     """Read every source of every job to its end, as far as it goes, and derive the reports.
 
     Args:
         config: what to look at.
         at: fixes "now" (Unix seconds) and hides what was recorded later.
         progress: is told of long reads, one line at a time.
+        runs: the jobs that are read, where not all are wanted; of the others only their names are known.
     """
     telemetry = Telemetry()
     # A look leaves no trace: what a running exporter remembers is read and not written.
@@ -61,7 +62,7 @@ def look_once(config: Config, *, at: float | None, progress: Callable[[str], Non
     try:
         not_found = _find_jobs(config, watch, sources, FleetFinder(telemetry, remembered, at=at), telemetry)
         bindings = sources.bindings(config, [record.job for record in watch.records()])
-        _poll_all(watch, bindings, progress)
+        _poll_all(watch, bindings, progress, lambda record: not runs or record.job.run in runs)
         reports = watch.reports()
         telemetry.set_reload(True, watch.now())
         failed = [f"{run}: {kind.value}: {f.reason.value}: {f.detail}" for run, kind, f in watch.failures()]
@@ -101,14 +102,23 @@ def _find_jobs(
     return [f"discovery: {failure.reason.value}: {failure.detail}" for failure in failures]
 
 
-def _poll_all(watch: Watch, bindings: Sequence[SourceBinding], progress: Callable[[str], None]) -> None:
+def _poll_all(
+    watch: Watch,
+    bindings: Sequence[SourceBinding],
+    progress: Callable[[str], None],
+    is_asked: Callable[[JobRecord], bool],
+) -> None:
     """Poll all sources side by side; a job whose first history fails is then asked of its next.
 
     Schedulers come before all others: they tell where logs are.
     """
+    asked = [record for record in watch.records() if is_asked(record)]
+    bindings = [b for b in bindings if any(b.position(record.job) is not None for record in asked)]
     for is_first in (True, False):
         threads = [
-            threading.Thread(target=_poll_to_the_end, args=(watch, binding, progress), name=f"poll-{binding.name}")
+            threading.Thread(
+                target=_poll_to_the_end, args=(watch, binding, progress, is_asked), name=f"poll-{binding.name}"
+            )
             for binding in bindings
             if (binding.source.kind is SourceKind.SCHEDULER) is is_first
         ]
@@ -116,15 +126,20 @@ def _poll_all(watch: Watch, bindings: Sequence[SourceBinding], progress: Callabl
             thread.start()
         for thread in threads:
             thread.join()
-    longest = max((len(record.job.history) for record in watch.records()), default=0)
+    longest = max((len(record.job.history) for record in asked), default=0)
     for position, binding in itertools.product(range(1, longest), bindings):
-        if any(_is_next(binding, position, record) for record in watch.records()):
-            _poll_to_the_end(watch, binding, progress, partial(_is_next, binding, position))
+        after_others = [record for record in asked if _is_next(binding, position, record)]
+        if after_others:
+            _poll_to_the_end(watch, binding, progress, partial(_is_among, after_others))
 
 
 def _is_next(binding: SourceBinding, position: int, record: JobRecord) -> bool:
     """Whether a job is to be asked of this source as its history at `position`, since all before it failed."""
     return binding.position(record.job) == position and record.wants(binding.source.kind, position)
+
+
+def _is_among(records: Sequence[JobRecord], record: JobRecord) -> bool:
+    return any(record is each for each in records)
 
 
 def _has_more(binding: SourceBinding, record: JobRecord) -> bool:
@@ -136,7 +151,7 @@ def _poll_to_the_end(
     watch: Watch,
     binding: SourceBinding,
     progress: Callable[[str], None],
-    only: Callable[[JobRecord], bool] = lambda _: True,
+    only: Callable[[JobRecord], bool],
 ) -> None:
     """Poll until every job is read to its end, or several polls in a row brought nothing more."""
     kind = binding.source.kind

@@ -101,6 +101,21 @@ def watched(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_named_run_is_read_alone(watched: Path) -> None:
+    for name in ("line", "explain"):
+        one = shell("", name, "--config", str(watched), "delphi")
+        assert (one.returncode, one.stderr) == (0, "")
+        other = shell("", name, "--config", str(watched), "gone")
+        assert other.returncode == 3
+        assert other.stderr.startswith("could not look: gone: history: not_found: ")
+    assert shell("", "line", "--config", str(watched)).returncode == 3
+    unknown = shell("", "explain", "--config", str(watched), "delph")
+    assert (unknown.returncode, unknown.stderr) == (
+        2,
+        "no job is named 'delph' (did you mean delphi?); known are: delphi, gone\n",
+    )
+
+
 @pytest.mark.parametrize("arguments", EVERY_COMMAND, ids=" ".join)
 def test_a_result_that_cannot_be_written_is_one_line_and_exit_1(watched: Path, arguments: tuple[str, ...]) -> None:
     arguments = tuple(str(watched) if word == "F" else word for word in arguments)
