@@ -142,6 +142,26 @@ def test_warnings_without_a_file_name_the_key(tmp_path: Path) -> None:
     ]
 
 
+def test_labels_that_do_nothing_are_named_with_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "jobs:\n"
+        "- {run: a, bucket: rl, history: {jsonl: a}, labels: {hold: nokill, ablation: spike_mitigation}}\n"
+        "- {run: b, bucket: rl, history: {jsonl: b}, labels: {hold: no-kill, ablation: spike-mitigation}}\n"
+        "- {run: c, bucket: datagen, trials: {path: c}, labels: {turns: 'one', ablation: arm-3}}\n"
+        "discover:\n"
+        "- {wandb: lab/p, bucket: rl, labels: {hold: 'yes'}}\n"
+    )
+    _, faults, found = check(path)
+    assert faults == ()
+    assert [str(warning).removeprefix(f"{path}:") for warning in found] == [
+        "2: jobs[0].labels.hold: 'nokill' has no effect: only 'no-kill' has one",
+        "2: jobs[0].labels.ablation: 'spike_mitigation' has no effect on alerts: did you mean 'spike-mitigation'?",
+        "4: jobs[2].labels.turns: 'one' has no effect: only 'single' has one",
+        "6: discover[0].labels.hold: 'yes' has no effect: only 'no-kill' has one",
+    ]
+
+
 def test_allowed_roots_are_the_folders_that_are_named(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(

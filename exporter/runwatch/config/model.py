@@ -84,7 +84,8 @@ class HistorySource(_Strict):
 
     wandb: Name | None = Field(default=None, description="`ENTITY/PROJECT/RUN_ID` of a W&B run.")
     wandb_offline: Path | None = Field(
-        default=None, description="Run directory that the wandb client wrote with `WANDB_MODE=offline`."
+        default=None,
+        description="Run directory that the wandb client wrote with `WANDB_MODE=offline`, or a folder of such: the newest.",
     )
     jsonl: Path | None = Field(
         default=None,

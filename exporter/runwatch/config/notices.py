@@ -1,7 +1,8 @@
-"""What a valid config names that is not there yet: warnings, not faults."""
+"""What a valid config names that is not there yet, or that has no effect: warnings, not faults."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,13 @@ from runwatch.config.tree import Entry
 Location = tuple[str | int, ...]
 
 WANDB_STATES = ("running", "finished", "failed", "crashed", "killed", "pending", "preempting", "preempted")
+_NO_KILL = "no-kill"
+_SINGLE_TURN = "single"
+_SPIKE_MITIGATION = "spike-mitigation"
 
 
 def warnings(config: Config, root: Entry | None = None) -> tuple[Fault, ...]:
-    """Return one warning for each thing that is asked for and not there.
+    """Return one warning for each thing that is asked for and not there, or that does nothing.
 
     Args:
         config: The config.
@@ -36,8 +40,23 @@ def _warning(location: Location, message: str, root: Entry | None) -> Fault:
 def _notices(config: Config) -> Iterator[tuple[Location, str]]:
     yield from _missing_files(config)
     yield from _entries_that_find_nothing(config)
+    yield from _labels_without_effect(config)
     if not config.jobs and not config.discover:
         yield (), "neither jobs nor discover: nothing to watch"
+
+
+def _labels_without_effect(config: Config) -> Iterator[tuple[Location, str]]:
+    """A hold with a slip of the pen is none, and a page says "cancel it" then."""
+    for kind, entries in (("jobs", config.jobs), ("discover", config.discover)):
+        for number, entry in enumerate(entries):
+            labels = entry.labels
+            for key, value, meant in (("hold", labels.hold, _NO_KILL), ("turns", labels.turns, _SINGLE_TURN)):
+                if value not in ("", meant):
+                    yield (kind, number, "labels", key), f"{value!r} has no effect: only {meant!r} has one"
+            near = difflib.get_close_matches(labels.ablation.lower(), [_SPIKE_MITIGATION], cutoff=0.8)
+            if near and labels.ablation != _SPIKE_MITIGATION:
+                text = f"{labels.ablation!r} has no effect on alerts: did you mean {_SPIKE_MITIGATION!r}?"
+                yield (kind, number, "labels", "ablation"), text
 
 
 def _missing_files(config: Config) -> Iterator[tuple[Location, str]]:

@@ -212,7 +212,8 @@ def _measure_history(
     intervals: Intervals,
 ) -> list[Evidence]:
     job, run, summary, scheduler = view.job, history.run, history.summary, view.scheduler
-    evidence = [Evidence("sources", f"history: {summary.rows} rows read from {history.origin}")]
+    named = f", run {run.name}" if run.name else ""
+    evidence = [Evidence("sources", f"history: {summary.rows} rows read from {history.origin}{named}")]
     if summary.rows_without_time:
         text = f"history: {summary.rows_without_time} rows have a step but no time"
         evidence.append(Evidence("sources", text, {"rows": summary.rows_without_time}))

@@ -26,6 +26,11 @@ from runwatch.sources.remote_log_files import RemoteLogFiles
 LOOK_SECONDS = 25.0
 """How long one look at a job's logs may take, below the deadline of the sources that ask for it."""
 
+_NO_PATH = (
+    "the scheduler names no log of this job: not yet, or it forgot (`state_file` keeps such paths; "
+    "`history: {log: PATH}` names one)"
+)
+
 LogPaths = Callable[[Job], Sequence[str]]
 """The paths that a job's scheduler gives, in the order of its links; empty while it gives none."""
 
@@ -159,12 +164,12 @@ class LogWatch:
         if patterns:
             return followed.files.look(patterns, deadline, job.rival_logs)
         if self._log_tail is None:
-            return Failure(FailureReason.NOT_FOUND, "the scheduler names no log of this job")
+            return Failure(FailureReason.NOT_FOUND, _NO_PATH)
         log_tail = self._log_tail
         now = time.monotonic()
         if followed.looked_at is not None and now - followed.looked_at < self._fresh_seconds:
             return None
-        no_tail = Failure(FailureReason.NOT_FOUND, "the scheduler names no log of this job")
+        no_tail = Failure(FailureReason.NOT_FOUND, _NO_PATH)
 
         def fetch(lines: int) -> Sequence[str | TailLine] | Failure:
             self._count_request(job.site)
