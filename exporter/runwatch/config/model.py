@@ -85,7 +85,8 @@ class HistorySource(_Strict):
     wandb: Name | None = Field(default=None, description="`ENTITY/PROJECT/RUN_ID` of a W&B run.")
     wandb_offline: Path | None = Field(
         default=None,
-        description="Run directory that the wandb client wrote with `WANDB_MODE=offline`, or a folder of such: the newest.",
+        description="Run directory that the wandb client wrote with `WANDB_MODE=offline`; of several in a folder "
+        "the newest run.",
     )
     jsonl: Path | None = Field(
         default=None,

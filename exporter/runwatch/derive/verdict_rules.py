@@ -35,7 +35,8 @@ _RULES: dict[str, str] = {
     "stalled": (
         f"running, stepping, and the last answer − last step > {duration(thresholds.STALL_BASE_SECONDS)} + "
         f"{thresholds.STALL_GAP_THRESHOLD_FRACTION} × gap threshold; before there is one {_FIRST_STEP}; an "
-        "eval or datagen job only while no trials were read"
+        "eval or datagen job only while no trials were read; not while a complete checkpoint is over "
+        f"{duration(thresholds.HISTORY_CUT_OFF_SECONDS)} newer than the last step"
     ),
     "trials_stalled": (
         f"eval, datagen: running, results missing (or their number not known), and none for > "
@@ -61,7 +62,8 @@ _RULES: dict[str, str] = {
     ),
     "no_checkpoint": (
         f"checkpoints read, none complete, steps for > max({duration(thresholds.NO_CHECKPOINT_FLOOR_SECONDS)}, "
-        f"{_SAVES}); {_UNKNOWN_SAVES}; not while it waits or does steps again"
+        f"{_SAVES}); {_UNKNOWN_SAVES}; counted from the first new step after an interruption, and not while it waits "
+        "or does steps again"
     ),
     "grad_explosion": (
         f"grad norm > {thresholds.GRAD_EXPLOSION_RATIO} × its window in the last "
@@ -83,12 +85,12 @@ _RULES: dict[str, str] = {
         f"a gap that no interruption explains ended less than {duration(thresholds.SILENT_STALL_SHOWN_SECONDS)} "
         "before the last answer"
     ),
-    "tasks_missing": "some tasks run, and running + succeeded is below the size of the gang",
+    "tasks_missing": "state running, some tasks run, and running + succeeded is below the size of the gang",
     "task_failures": (
         f"an interruption by failure less than {duration(thresholds.TASK_FAILURE_SHOWN_SECONDS)} before the "
         "scheduler's last answer"
     ),
-    "bringup_stuck": f"bring-up for > {_FIRST_STEP} since the newest attempt's start",
+    "bringup_stuck": f"rl, sft: bring-up, not preempted, for > {_FIRST_STEP} since the newest attempt's start",
     "engine_idle": (
         "eval, datagen: running, results missing, no running request, and no answer 200 for > "
         f"{duration(thresholds.ENGINE_IDLE_SECONDS)} (where there was one at all)"
@@ -105,7 +107,8 @@ _RULES: dict[str, str] = {
     ),
     "checkpoint_stale": (
         f"stepping, newest complete checkpoint older than max({duration(thresholds.CHECKPOINT_STALE_FLOOR_SECONDS)}, "
-        f"{_SAVES}); {_UNKNOWN_SAVES}"
+        f"{_SAVES}); {_UNKNOWN_SAVES}; counted from the later of the save, the first step and the first new step after "
+        "an interruption"
     ),
     "grad_norm_high": f"RL: grad norm > {thresholds.RL_GRAD_NORM_LIMIT} for two steps",
     "entropy_drift": (
@@ -128,12 +131,12 @@ _RULES: dict[str, str] = {
         f"a source did not answer for max({duration(thresholds.BLIND_FLOOR_SECONDS)}, "
         f"{thresholds.BLIND_INTERVALS:.0f} × its interval), or never within {duration(thresholds.NEVER_READ_SECONDS)}"
     ),
-    "queued": "phase queued",
+    "queued": "phase queued; state pending where no source of steps or results was ever read",
     "bringup": "phase bringup",
     "resuming": "phase resuming",
     "finishing": "phase finishing",
     "completed": "state succeeded",
-    "resumed": f"a gap ended {_NEWS}",
+    "resumed": f"stepping, and a gap that is no silent stall ended {_NEWS}",
     "checkpoint_saved": f"a complete checkpoint was saved {_NEWS}",
     "stable": "running, its history or trials were read, and nothing else holds",
 }
