@@ -35,8 +35,9 @@ route:
       receiver: dead-mans-switch
       group_by: [alertname]
       group_wait: 0s
-      group_interval: 1m
-      repeat_interval: 1m
+      # Looked at every 30 s and due after 50 s: each minute. One due after a full minute would mostly miss its look.
+      group_interval: 30s
+      repeat_interval: 50s
     # Only shown, in Prometheus and Grafana.
     - matchers: ['severity!~"critical|warning"']
       receiver: shown-only
