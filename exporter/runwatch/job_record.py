@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from runwatch.config.model import HistorySource
 from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.history_digest import HistoryDigest
 from runwatch.derive.job_view import HistoryView, JobView
@@ -172,7 +171,7 @@ class JobRecord:
             if isinstance(outcome, Failure):
                 slot.failed(outcome)
             elif isinstance(slot, _HistorySlot) and isinstance(outcome, HistoryUpdate):
-                self._apply_history(slot, outcome, now, source, self.job.history[position])
+                self._apply_history(slot, outcome, now, source)
             elif isinstance(slot, _CheckpointSlot) and isinstance(outcome, CheckpointListing):
                 slot.listing = outcome
                 slot.answered(now)
@@ -208,9 +207,7 @@ class JobRecord:
             SourceKind.LOG: self._log,
         }
 
-    def _apply_history(
-        self, slot: _HistorySlot, update: HistoryUpdate, now: float, source: object, place: HistorySource
-    ) -> None:
+    def _apply_history(self, slot: _HistorySlot, update: HistoryUpdate, now: float, source: object) -> None:
         starts = segment_starts(update.run.config, self.job.config)
         is_another = slot.source is not source
         slot.source = source
@@ -223,8 +220,7 @@ class JobRecord:
             slot.coming = digest
         digest.set_segment_starts(starts)
         digest.add(update.rows)
-        if place.log is None:  # of a log's lines the log itself tells how many could not be read
-            digest.note_malformed(update.malformed)
+        digest.note_malformed(update.malformed)
         if slot.coming is None or update.caught_up:
             slot.digest, slot.coming, slot.run = digest, None, update.run
         slot.caught_up = slot.caught_up or update.caught_up

@@ -160,7 +160,7 @@ class Watch:
                 self._last_success[kind, job.site] = max(self.now() - age, before)
             with self._lock:
                 if self._records.get(job.run) is record:
-                    self._count_lines(binding, record, outcome)
+                    self._count_lines(record, outcome)
 
         jobs = [record.job for record, _ in positions.values()]
         with Contained(f"polling {binding.name}") as polled:
@@ -172,8 +172,8 @@ class Watch:
             self._telemetry.observe_poll(kind, site, seconds)
         self.note_health()
 
-    def _count_lines(self, binding: SourceBinding, record: JobRecord, outcome: Outcome) -> None:
-        if isinstance(outcome, HistoryUpdate | Failure) and outcome.malformed and binding.history_key != "log":
+    def _count_lines(self, record: JobRecord, outcome: Outcome) -> None:
+        if isinstance(outcome, HistoryUpdate | Failure) and outcome.malformed:
             self._telemetry.add_malformed(record.job.run, outcome.malformed)
         if isinstance(outcome, LogFacts):
             self._telemetry.set_log_lines_unparsed(record.job.run, outcome.unparsed)

@@ -78,7 +78,6 @@ class JobLog:
         self._first_stamp: float | None = None
         self._newest_stamp: float | None = None
         self._unparsed_before = 0
-        self._unparsed_given = 0
         self._dropped_before = 0
         self._files: tuple[LogFile, ...] = ()
         self._caught_up = False
@@ -247,13 +246,14 @@ class JobLog:
         return self._saw_hidden_row if time is None else time > self._parsers.at
 
     def history(self) -> HistoryUpdate:
-        """Return the rows that were not given before, and what the log says of the run as a whole."""
+        """Return the rows that were not given before, and what the log says of the run as a whole.
+
+        How many lines could not be read stands in the facts, for whichever history the job has.
+        """
         rows, self._rows = self._rows, []
         reset, self._is_void = self._is_void, False
-        unparsed = self._unparsed()
-        malformed, self._unparsed_given = unparsed - self._unparsed_given, unparsed
         self.rows_given = len(rows) if reset else self.rows_given + len(rows)
-        return HistoryUpdate(self._run(), rows, caught_up=self._caught_up, reset=reset, malformed=malformed)
+        return HistoryUpdate(self._run(), rows, caught_up=self._caught_up, reset=reset)
 
     def drop_rows(self) -> None:
         """Let go of rows that nobody asks for, as if they were given: the job's history is not this log."""
