@@ -113,14 +113,14 @@ def _flow(value: object) -> str:
     return "[" + ", ".join(map(_flow, value)) + "]" if isinstance(value, list) else str(value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=60) | st.text(alphabet="{}[]&*!|>'\"%@`#,?:-<= \n\tax01.", max_size=60).map(str.encode))
 @example(b"? ? ?\n: :")
 def test_any_bytes_are_a_config_or_faults(content: bytes) -> None:
     faults_of(content)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.dictionaries(st.sampled_from(["jobs", "discover", "sites", "wandb", "listen", "file_roots"]), _VALUES))
 def test_any_values_under_known_keys_are_a_config_or_faults(sections: dict[str, object]) -> None:
     text = "".join(f"{name}: {_flow(value)}\n" for name, value in sections.items())

@@ -237,7 +237,7 @@ RECORDS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.integers())
 def test_the_answer_hangs_on_no_order_and_loses_no_record(looks: list[list[FoundSchedulerJob]], seed: int) -> None:
     random = Random(seed)

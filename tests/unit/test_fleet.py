@@ -140,7 +140,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(RUNS, st.randoms(use_true_random=False))
 def test_names_are_unique_and_independent_of_the_order(runs: list[FoundJob], random: object) -> None:
     listed = [Job("run", "rl"), Job("b", "rl", history=(HistorySource(wandb="team/rl/f"),))]

@@ -197,7 +197,7 @@ LISTED = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SCHEDULED, RUNS, st.integers())
 def test_names_are_unique_nothing_is_there_twice_and_no_order_matters(
     jobs: list[ScheduledJob], runs: list[FoundJob], seed: int

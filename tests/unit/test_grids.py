@@ -102,7 +102,7 @@ def test_the_metrics_of_grids() -> None:
     assert not [metric.name for metric in JOB_METRICS if metric.name.startswith("runwatch_")]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(

@@ -122,7 +122,7 @@ PIECES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(pieces=PIECES, cuts=st.lists(st.integers(min_value=0, max_value=400), max_size=8), mid_line=st.booleans())
 def test_wherever_the_bytes_are_divided_the_fragments_are_the_same(
     pieces: list[bytes], cuts: list[int], mid_line: bool

@@ -173,13 +173,13 @@ def rows_in_time(draw: st.DrawFn) -> list[Row]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(rows_in_time(), trials_in_time())
 def test_collapse_step_equals_what_was_seen_moment_by_moment(rows: list[Row], trials: list[Ended]) -> None:
     assert collapse_step(rows, times_of(trials)) == slow_collapse_step(rows, trials)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(trials_in_time(), st.data())
 def test_what_is_hidden_after_a_time_changes_nothing_before_it(trials: list[Ended], data: st.DataObject) -> None:
     """An output for a time gone by has the spans of then; the last of them is open exactly while the gauge is low."""

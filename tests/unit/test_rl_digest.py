@@ -175,7 +175,7 @@ def histories(draw: st.DrawFn) -> list[tuple[int, dict[str, float]]]:
     return rows
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(histories())
 def test_incremental_equals_slow_at_every_row(rows: list[tuple[int, dict[str, float]]]) -> None:
     digest = RLDigest()
@@ -185,7 +185,7 @@ def test_incremental_equals_slow_at_every_row(rows: list[tuple[int, dict[str, fl
             assert_same(digest.summary(), slow(rows[:count]))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.data())
 def test_rows_of_a_step_may_be_split_in_any_way(data: st.DataObject) -> None:
     whole = [(step, COLLAPSING if step == 13 else STEADY) for step in range(data.draw(st.integers(14, 18)))]

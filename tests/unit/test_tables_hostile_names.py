@@ -44,7 +44,7 @@ def test_hostile_names_are_shown_harmless(run: str, shown: str) -> None:
     assert compact_line(named(run), NOW).startswith(f"{shown} state=running step=3/9 (33.3%)")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(run=st.text(min_size=1, max_size=120), width=st.integers(40, 130))
 def test_any_name_keeps_the_table_whole(run: str, width: int) -> None:
     text = render_tables([named(run)], NOW, bucket=None, width=width)

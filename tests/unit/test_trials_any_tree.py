@@ -30,7 +30,7 @@ CONTENTS = st.sampled_from(
 TREES = st.lists(st.tuples(st.lists(FOLDERS, max_size=5), FILES, CONTENTS), max_size=15)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TREES, st.sampled_from(["rl", "eval", "datagen"]))
 def test_any_tree(tree: list[tuple[list[str], str, bytes]], bucket: str) -> None:
     with tempfile.TemporaryDirectory() as folder:

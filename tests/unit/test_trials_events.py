@@ -83,7 +83,7 @@ def figures(summary: TrialsSummary) -> dict[str, object]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(EVENTS)
 def test_following_equals_reading_anew_and_counting_slowly(
     events: list[tuple[str, str, str, float | None, str]],

@@ -180,7 +180,7 @@ def test_why_it_failed_is_told_beside_its_end() -> None:
     assert words_of(report) == {"failed": "failed, exit 1 (cuda_out_of_memory): diagnose"}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     results=st.lists(st.tuples(st.integers(0, 20_000), st.sampled_from([None, 0.0, 1.0])), max_size=30),
     target=st.none() | st.integers(1, 30),

@@ -20,7 +20,7 @@ def comparison(latest: float | None, ratio: float | None) -> Comparison | None:
     return None if latest is None else Comparison(latest, None, ratio)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     norm=NORMS, last2=NORMS, norm_ratio=RATIOS, deviation=DEVIATIONS, mean=NORMS, mean_ratio=RATIOS, max_ratio=RATIOS
 )
