@@ -186,6 +186,28 @@ def test_hung_site_takes_no_slot_of_another(gates: Gates) -> None:
     assert isinstance(dict(poll(source, *jobs))["h2"], HistoryUpdate)
 
 
+def test_every_job_of_a_site_with_more_than_a_poll_can_read_has_its_turn(gates: Gates) -> None:
+    clock = Clock()
+
+    def read(watched: Job) -> Outcome:
+        clock.now += 5.0
+        return CheckpointListing(())
+
+    # One slot, 5 s a read and 30 s a poll: six or seven reads begin in a poll, so each of 25 jobs has been read within
+    # five polls (5 x 6 = 30), and none is read twice before another was read once.
+    source = PerJobSource(
+        SourceKind.CHECKPOINTS, gates.read(read), deadline=30.0, interval=60, in_flight_per_site=1, clock=clock
+    )
+    jobs = [job(f"j{i:02}") for i in range(25)]
+    for minute in range(1, 21):
+        clock.now = minute * 60.0
+        poll(source, *jobs)
+        if minute == 5:
+            assert set(gates.calls) == {each.run for each in jobs}
+        counts = [gates.calls[each.run] for each in jobs]
+        assert max(counts) - min(counts) <= 1
+
+
 def test_pages_are_read_on_until_caught_up() -> None:
     pages = iter([update(1, caught_up=False), update(2, caught_up=False), update(3)])
     source = PerJobSource(SourceKind.HISTORY, lambda j: next(pages), deadline=LONG, interval=60)

@@ -7,6 +7,7 @@ that ends late has its rows delivered at the next poll, for the reader's positio
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -118,7 +119,7 @@ class PerJobSource:
         self._looks: dict[str, _Look] = {}
         self._slots_taken: Counter[str] = Counter()
         self._troubles: dict[str, _Trouble] = {}
-        self._waited: set[str] = set()
+        self._begun: dict[str, float] = {}
         self._closed = False
 
     def poll(self, jobs: Sequence[Job], deliver: Deliver) -> None:
@@ -129,7 +130,7 @@ class PerJobSource:
         """Drop what is kept for a job. A read of it that still runs is let run, and its result is dropped."""
         with self._lock:
             self._troubles.pop(run, None)
-            self._waited.discard(run)
+            self._begun.pop(run, None)
             look = self._looks.get(run)
             if look is not None and not look.future.done():
                 look.forgotten = True
@@ -152,6 +153,7 @@ class PerJobSource:
         look = _Look(job)
         with self._lock:
             self._looks[job.run] = look
+            self._begun[job.run] = self._clock()
             self._slots_taken[job.site] += 1
         threading.Thread(target=self._run, args=(look,), name=f"read {self.kind}", daemon=True).start()
 
@@ -218,8 +220,9 @@ class _Poll:
         if self._source._closed:
             return
         self._collect_ended_since_last_poll()
-        # Who waited in vain last time goes first, or the last jobs of a full site would never have their turn.
-        for job in sorted(self._jobs.values(), key=lambda job: job.run not in self._source._waited):
+        # Whose last look began longest ago goes first, or of a site that is never done with all its jobs in one poll
+        # the same few would be read every time.
+        for job in sorted(self._jobs.values(), key=lambda job: self._source._begun.get(job.run, -math.inf)):
             self._take_up(job)
         self._start_waiting()
         while self._running or any(self._waiting.values()):
@@ -304,7 +307,6 @@ class _Poll:
     def _report_unanswered(self) -> None:
         """Say of each job without any outcome why there is none. One that had a page of its history has answered."""
         source = self._source
-        source._waited = {job.run for jobs in self._waiting.values() for job in jobs}
         for run, job in self._jobs.items():
             if run in self._answered:
                 continue
