@@ -194,7 +194,7 @@ def test_every_job_of_a_site_with_more_than_a_poll_can_read_has_its_turn(gates: 
         return CheckpointListing(())
 
     # One slot, 5 s a read and 30 s a poll: six or seven reads begin in a poll, so each of 25 jobs has been read within
-    # five polls (5 x 6 = 30), and none is read twice before another was read once.
+    # five polls (5 x 6 = 30), and in twenty (20 x 6 = 120) at least four times.
     source = PerJobSource(
         SourceKind.CHECKPOINTS, gates.read(read), deadline=30.0, interval=60, in_flight_per_site=1, clock=clock
     )
@@ -204,8 +204,32 @@ def test_every_job_of_a_site_with_more_than_a_poll_can_read_has_its_turn(gates: 
         poll(source, *jobs)
         if minute == 5:
             assert set(gates.calls) == {each.run for each in jobs}
-        counts = [gates.calls[each.run] for each in jobs]
-        assert max(counts) - min(counts) <= 1
+    assert min(gates.calls.values()) >= 4
+
+
+def test_whose_read_was_cut_short_by_those_before_it_goes_first() -> None:
+    clock = Clock()
+    poll_is_over = threading.Event()
+    answered: set[str] = set()
+
+    def read(watched: Job) -> Outcome:
+        clock.now += 5.0
+        if clock.now % 60.0 > 30.0:
+            assert poll_is_over.wait(30)
+        return CheckpointListing(())
+
+    # One slot, reads of 5 s: those begun at 0, 5, ... 25 s end in time, the seventh, begun at 30 s, does not. Of
+    # fourteen jobs it is the same two for ever, where these go last again.
+    source = PerJobSource(SourceKind.CHECKPOINTS, read, deadline=30.5, interval=60, in_flight_per_site=1, clock=clock)
+    jobs = [job(f"j{i:02}") for i in range(14)]
+    for minute in range(1, 4):
+        clock.now = minute * 60.0
+        poll_is_over.clear()
+        answered |= {run for run, outcome in poll(source, *jobs) if isinstance(outcome, CheckpointListing)}
+        poll_is_over.set()
+        wait_until_one_has_ended(source)
+    # 3 x 6 reads in time.
+    assert answered == {each.run for each in jobs}
 
 
 def test_pages_are_read_on_until_caught_up() -> None:

@@ -315,6 +315,8 @@ class _Poll:
                 continue
             hung = Failure(FailureReason.TIMEOUT, f"no answer within {source._deadline:g} s")
             look = source._looks.get(run)
+            if source._begun.get(run, self._started) > self._started + source._deadline / 2:
+                source._begun.pop(run)  # cut short by the others before it, it has not had its turn
             if look is not None and not look.overdue:
                 look.overdue = True  # a read that hangs through many polls is one failure
                 source._note_trouble(run, hung, self._started)
