@@ -212,6 +212,26 @@ def test_a_long_first_read_goes_on_where_the_budget_ended(wandb_server: WandbSer
     assert watch.seen.update("a").caught_up
 
 
+def test_long_first_reads_leave_the_runs_that_are_read_observed(
+    wandb_server: WandbServer, watch_wandb: MakeWatch
+) -> None:
+    long = [f"long-{number}" for number in range(6)]
+    for name in long:
+        log_steps(make_run(wandb_server, name), range(30_000))
+    small = make_run(wandb_server, "small")
+    log_steps(small, range(5))
+    watch = watch_wandb(requests_per_minute=4, deadline_seconds=12)
+    polls = 0
+    while polls < 2 or not all(watch.seen.steps(name) == list(range(30_000)) for name in long):
+        watch.poll("small", *long)
+        polls += 1
+        # Of 4 requests a poll one is enough for it, the others go to the pages: 24 of them, or 18 of a survey's rest.
+        assert watch.seen.update("small").caught_up
+        assert watch.seen.steps("small") == small.steps
+        log_steps(small, range(4 + polls, 5 + polls))
+        assert polls < 12
+
+
 @pytest.mark.parametrize(
     ("state", "end"),
     [

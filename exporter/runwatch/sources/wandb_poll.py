@@ -88,6 +88,7 @@ class Upstream:
     service: Backoff
     count_request: CountRequest
     batch: BatchSize = field(default_factory=BatchSize)
+    long_read_is_next: bool = False
     progress: Callable[[str], None] | None = None
 
 
@@ -117,6 +118,7 @@ class Poll:
         self._request_seconds = min(LONGEST_REQUEST_SECONDS, request_seconds)
         self._queue: deque[Work] = deque()
         self._ready: deque[Turn] = deque()
+        self._long: deque[Turn] = deque()
         self._flying: dict[Future[GraphqlAnswer | Refusal], Work] = {}
         self._held: list[tuple[Work, Refusal]] = []
         self._probed = False
@@ -153,7 +155,7 @@ class Poll:
             if early is not None:
                 self._end(turn, early)
             elif turn.run.last is None or not turn.run.complete:
-                self._ready.append(turn)
+                self._make_ready(turn)
             else:
                 by_project.setdefault((turn.run.path.entity, turn.run.path.project), []).append(turn)
         for turns in by_project.values():
@@ -161,20 +163,37 @@ class Poll:
                 for start in range(0, len(turns), LISTED_AT_ONCE):
                     self._queue.append(Work(turns[start : start + LISTED_AT_ONCE]))
             else:
-                self._ready.extend(turns)
-        # Runs that broke a request before come last: by then it is known that the service lives.
-        self._ready = deque(sorted(self._ready, key=lambda turn: turn.run.alone))
+                for turn in turns:
+                    self._make_ready(turn)
+        self._ready = deque(sorted(self._ready, key=_served_at))
+        self._long = deque(sorted(self._long, key=_served_at))
+
+    def _make_ready(self, turn: Turn) -> None:
+        """Let a run wait for its request: apart from the others where it needs one for itself."""
+        (self._long if turn.run.needs_own_request else self._ready).append(turn)
 
     def _next_work(self) -> Work | None:
+        """Take what goes next: by turns a page of a long read (or a run that broke a request) and what many runs share.
+
+        Neither waits for the end of the other: long reads take hours at a small budget, and meanwhile those that are
+        read must stay observed.
+        """
+        is_long = bool(self._long) and (self._upstream.long_read_is_next or not (self._queue or self._ready))
+        self._upstream.long_read_is_next = not is_long
+        if is_long:
+            return self._work_from(self._long)
         if self._queue and not self._ready_waited_longer(self._queue[0]):
             return self._queue.popleft()
+        return self._work_from(self._ready)
+
+    def _work_from(self, waiting: deque[Turn]) -> Work | None:
         turns: list[Turn] = []
         rows = 0
-        while self._ready and len(turns) < self._upstream.batch.runs:
-            samples = self._ready[0].run.ask().samples
-            if turns and (rows + samples > ROWS_A_REQUEST or self._ready[0].run.alone):
+        while waiting and len(turns) < self._upstream.batch.runs:
+            samples = waiting[0].run.ask().samples
+            if turns and (rows + samples > ROWS_A_REQUEST or waiting[0].run.alone):
                 break
-            turns.append(self._ready.popleft())
+            turns.append(waiting.popleft())
             rows += samples
             if turns[0].run.alone:
                 break
@@ -189,7 +208,7 @@ class Poll:
     def _send_what_may_go(self) -> float | None:
         """Send what the limit in flight allows; returns seconds until the budget allows more, if that hinders."""
         self._starved = False
-        while self.stopped is None and len(self._flying) < IN_FLIGHT and (self._queue or self._ready):
+        while self.stopped is None and len(self._flying) < IN_FLIGHT and (self._queue or self._ready or self._long):
             if not self._upstream.budget.take():
                 self._starved = True
                 return self._upstream.budget.seconds_until_next() + 0.001
@@ -221,7 +240,7 @@ class Poll:
                 seen = listed.get(turn.run.path.name)
                 outcome = turn.run.nothing_new(seen) if seen is not None else None
                 if outcome is None:
-                    self._ready.append(turn)
+                    self._make_ready(turn)
                 else:
                     turn.run.served_at = time.monotonic()
                     self._end(turn, outcome)
@@ -257,7 +276,7 @@ class Poll:
                 return
         self._tell(turn)
         if taken.more:
-            self._ready.append(turn)
+            self._make_ready(turn)
         else:
             turn.export_due = True
 
@@ -294,7 +313,8 @@ class Poll:
 
     def _halve(self, work: Work, refusal: Refusal) -> None:
         if work.is_listing:
-            self._ready.extend(work.turns)
+            for turn in work.turns:
+                self._make_ready(turn)
             return
         waiting = [turn for turn in work.turns if not turn.done]
         if len(waiting) == 1:
@@ -314,6 +334,7 @@ class Poll:
             self._upstream.service.failed(refusal.failure, refusal.retry_after)
         self._queue.clear()
         self._ready.clear()
+        self._long.clear()
         self._held.clear()
 
     def _end(self, turn: Turn, outcome: HistoryUpdate | Failure) -> None:
@@ -337,3 +358,7 @@ class Poll:
                 self._end(turn, late)
             elif not turn.progressed:
                 self._end(turn, budget_spent(self._upstream.requests_per_minute) if self._starved else late)
+
+
+def _served_at(turn: Turn) -> float:
+    return turn.run.served_at

@@ -73,6 +73,11 @@ class WatchedRun:
         """Whether W&B said that the run has ended (or crashed), when last asked."""
         return self.last is not None and self.last.state in _ENDED
 
+    @property
+    def needs_own_request(self) -> bool:
+        """Whether it is in the middle of a long read, or broke a request that it shared."""
+        return self.alone or bool(self.reader.pending)
+
     def begin_poll(self) -> None:
         """Start a new look."""
         self._restarted = False
