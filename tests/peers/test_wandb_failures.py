@@ -191,6 +191,35 @@ def test_a_run_that_hangs_delays_nobody(wandb_server: WandbServer, watch_wandb: 
     assert watch.seen.failure("run-01").reason == "timeout"
 
 
+def test_a_page_that_the_end_of_the_poll_cuts_short_is_no_failure_of_its_run(
+    wandb_server: WandbServer, watch_wandb: MakeWatch
+) -> None:
+    (name,) = make_runs(wandb_server, 1)
+    run = wandb_server.runs[f"entity/project/{name}"]
+    for step in range(3, 60_000):
+        run.log({"_step": step})
+    wandb_server.sample_cap = 1_000
+    watch = watch_wandb(deadline_seconds=3)
+    began = time.monotonic()
+
+    def slow_and_then_silent(_request: Request) -> Fault | None:
+        # A request may take a third of the deadline: one that begins after 2.2 s has less.
+        if time.monotonic() - began > 2.2:
+            return Fault(hang=30)
+        wandb_server.rest(0.2)
+        return None
+
+    wandb_server.fault = slow_and_then_silent
+    watch.poll(name, "nobody")
+    read = len(watch.seen.steps(name))
+    assert 0 < read < 60_000
+    assert not watch.seen.update(name).caught_up
+    began = time.monotonic()
+    watch.poll(name, "nobody")
+    assert len(watch.seen.steps(name)) > read
+    assert not watch.seen.update(name).caught_up
+
+
 @pytest.mark.parametrize(("status", "header"), [(429, "90"), (503, "90"), (429, "Thu, 01 Jan 2026 00:01:30 GMT")])
 def test_retry_after_is_kept(wandb_server: WandbServer, watch_wandb: MakeWatch, status: int, header: str) -> None:
     (name,) = make_runs(wandb_server, 1)

@@ -71,6 +71,7 @@ class Work:
     turns: list[Turn]
     asks: list[Ask] = field(default_factory=list)
     halves_of: list[bool] | None = None
+    sent: float = 0.0
 
     @property
     def is_listing(self) -> bool:
@@ -223,14 +224,17 @@ class Poll:
             document, variables = runs_document(work.asks)
         elif work.turns:
             document, variables = listing_document([turn.run.path for turn in work.turns])
-        seconds = min(self._request_seconds, self._until - time.monotonic())
+        work.sent = time.monotonic()
+        seconds = min(self._request_seconds, self._until - work.sent)
         self._upstream.count_request((work.turns or self._turns)[0].job.site)
         execute = self._upstream.graphql.execute
         self._flying[self._upstream.threads.submit(execute, document, variables, self._key, seconds)] = work
 
     def _landed(self, work: Work, answer: GraphqlAnswer | Refusal) -> None:
         if isinstance(answer, Refusal):
-            self._refused(work, answer)
+            cut_short = answer.status is None and answer.failure.reason is FailureReason.TIMEOUT
+            if not cut_short or self._is_suspect(work):
+                self._refused(work, answer)
             return
         self._alive = True
         self._release()
@@ -344,20 +348,24 @@ class Poll:
     def _finish(self) -> None:
         if self.stopped is None and self._alive:
             self._upstream.service.succeeded()
-        in_flight = {id(turn) for work in self._flying.values() for turn in work.turns}
-        in_flight |= {id(turn) for work, _refusal in self._held for turn in work.turns}
+        in_flight = {id(turn): self._is_suspect(work) for work in self._flying.values() for turn in work.turns}
+        in_flight |= {id(turn): True for work, _refusal in self._held for turn in work.turns}
         late = Failure(FailureReason.TIMEOUT, "no answer from W&B before the poll's deadline")
         for turn in self._turns:
             if turn.done or (turn.export_due and self.stopped is None):
                 continue
             if self.stopped is not None:
                 self._end(turn, self.stopped)
-            elif id(turn) in in_flight:
+            elif in_flight.get(id(turn)):
                 # Asked alone next time: it must not hold up the others again.
                 turn.run.alone = self._alive
                 self._end(turn, late)
             elif not turn.progressed:
                 self._end(turn, budget_spent(self._upstream.requests_per_minute) if self._starved else late)
+
+    def _is_suspect(self, work: Work) -> bool:
+        """Whether one of its runs may be why there is no answer: not where the poll's end only cut it short."""
+        return work.halves_of is not None or time.monotonic() - work.sent >= self._request_seconds
 
 
 def _served_at(turn: Turn) -> float:
