@@ -38,6 +38,17 @@ def beyond_interval(age: str, floor: float) -> str:
 
 _AGE_SEEN = "(time() - mljob:observed_timestamp_seconds)"
 
+# Until a scheduler that was just begun to be asked has answered, its history may take a job for running that waits.
+# Later it is a wrong name, and told as such, unless the whole source is down.
+_NEVER_ANSWERED = lines(
+    f'time() - min by ({JOB}, source) (mljob_source_configured_timestamp_seconds{{source="scheduler"}})',
+    "unless on (run, site, source) mljob:observed_timestamp_seconds",
+)
+_SCHEDULER_UNREAD = either(
+    lines(grouped(_NEVER_ANSWERED), f"<= {number(t.NEVER_READ_SECONDS)}"),
+    lines(grouped(_NEVER_ANSWERED), "and on (source, site) (runwatch:source_up == 0)"),
+)
+
 
 def _of_the_living(metric: str, word: str, deciding: str) -> tuple[Recording, Recording]:
     """Return the recordings of a one-hot metric: from the replicas to which all of its sources answer, and of all jobs.
@@ -111,6 +122,7 @@ IDENTITY = [
                         f"{_AGE_SEEN} > {number(t.BLIND_FLOOR_SECONDS)}",
                         "unless on (source, site) runwatch:source_interval_seconds",
                     ),
+                    _SCHEDULER_UNREAD,
                 )
             ),
             but_not("mljob:ended"),
