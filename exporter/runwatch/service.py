@@ -17,6 +17,7 @@ from runwatch.exposition import Exposition
 from runwatch.fleet import Fleet
 from runwatch.found.shards import Shard
 from runwatch.measurements import JobReport
+from runwatch.merged_calls import MergedCalls
 from runwatch.poller import Poller, PollLoop
 from runwatch.remembered import Remembered
 from runwatch.report.grids import render_grids
@@ -63,7 +64,8 @@ class Service:
         self._ready = False
         self._page_made: float | None = None
         self._server = ServerProcess(self.reload, self._server_exited)
-        self._poller = Poller(self._watch, self.publish)
+        # With thousands of jobs and dozens of sites each poll would wait for the bodies of all others to be made.
+        self._poller = Poller(self._watch, MergedCalls(self.publish).call)
 
     def start(self) -> tuple[Address, ...]:
         """Start the server and the pollers; return the addresses that are served.
