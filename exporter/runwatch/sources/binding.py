@@ -28,6 +28,11 @@ class SourceBinding:
             return f"{self.source.kind.value} of {self.site}"
         return self.history_key or self.source.kind.value
 
+    @property
+    def left_over(self) -> frozenset[str]:
+        """The jobs to poll once more before the interval is over; none where the source knows of no such thing."""
+        return getattr(self.source, "left_over", frozenset())
+
     def position(self, job: Job) -> int | None:
         """Return which of the job's histories this source reads; 0 for other kinds, None when it serves it not."""
         if self.source.kind is SourceKind.CHECKPOINTS:

@@ -120,11 +120,17 @@ class PerJobSource:
         self._slots_taken: Counter[str] = Counter()
         self._troubles: dict[str, _Trouble] = {}
         self._begun: dict[str, float] = {}
+        self._left_over: frozenset[str] = frozenset()
         self._closed = False
 
     def poll(self, jobs: Sequence[Job], deliver: Deliver) -> None:
         """Look once at each job; see `Source.poll`. Outcomes are delivered from the calling thread."""
         _Poll(self, jobs, deliver).run()
+
+    @property
+    def left_over(self) -> frozenset[str]:
+        """The jobs whose turn the last poll's end cut off, though their site does answer: another poll serves them."""
+        return self._left_over
 
     def forget(self, run: str) -> None:
         """Drop what is kept for a job. A read of it that still runs is let run, and its result is dropped."""
@@ -215,6 +221,7 @@ class _Poll:
         self._waiting: dict[str, deque[Job]] = {}
         self._running: set[str] = set()
         self._answered: set[str] = set()
+        self._begun_at: set[str] = set()
 
     def run(self) -> None:
         if self._source._closed:
@@ -302,11 +309,13 @@ class _Poll:
             while jobs and source._slots_taken[site] < source._in_flight_per_site:
                 job = jobs.popleft()
                 self._running.add(job.run)
+                self._begun_at.add(site)
                 source._start(job)
 
     def _report_unanswered(self) -> None:
         """Say of each job without any outcome why there is none. One that had a page of its history has answered."""
         source = self._source
+        left_over = {job.run for site in self._begun_at for job in self._waiting.get(site, ())}
         for run, job in self._jobs.items():
             if run in self._answered:
                 continue
@@ -317,10 +326,12 @@ class _Poll:
             look = source._looks.get(run)
             if source._begun.get(run, self._started) > self._started + source._deadline / 2:
                 source._begun.pop(run)  # cut short by the others before it, it has not had its turn
+                left_over.add(run)
             if look is not None and not look.overdue:
                 look.overdue = True  # a read that hangs through many polls is one failure
                 source._note_trouble(run, hung, self._started)
             self._answer(job, hung)
+        source._left_over = frozenset(left_over)
 
     def _answer(self, job: Job, outcome: Outcome) -> None:
         self._answered.add(job.run)
