@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from runwatch.facts import AttemptEnd, Failure, FailureReason, SchedulerFacts, SchedulerState
-from tests.peers.iris_server import SUBMITTED, IrisServer, attempt, job, serving_iris, stamp
+from tests.peers.iris_server import SUBMITTED, IrisServer, Json, attempt, job, serving_iris, stamp
 from tests.peers.iris_watch import SITE, Watch, watch_iris
 
 
@@ -121,6 +121,32 @@ def test_a_prefix_that_cannot_be_longer_is_a_failure_and_no_part(server: IrisSer
     found = watch.source.find(SITE, "/u1/a7$")
     assert isinstance(found, Failure)
     assert found.reason is FailureReason.OTHER
+
+
+def test_a_child_that_slips_to_a_page_that_was_read_is_not_missed(server: IrisServer, watch: Watch) -> None:
+    ids = fill(server, 499)
+    # The child is the first of the second page: the last of the first one, once a job before it is removed.
+    server.jobs += [job("/u1/coord"), job("/u1/coord/train-x_1")]
+    server.attempts["/u1/coord/0"] = [attempt(0, "RUNNING", 1)]
+    server.attempts["/u1/coord/train-x_1/0"] = [attempt(0, "RUNNING", 1)]
+    fill(server, 30, "u1/later")
+    wanted = ["/u1/coord", *ids[-3:]]
+    before = watch.outcomes(wanted)["/u1/coord"]
+    answer = server.answer
+
+    def removes_one_before_the_second_page(method: str, message: Json) -> tuple[int, Json]:
+        if method == "ListJobs" and message["query"]["offset"] > 0:  # type: ignore[index, call-overload]
+            server.answer = answer  # type: ignore[method-assign]
+            del server.jobs[0]
+        return answer(method, message)
+
+    server.answer = removes_one_before_the_second_page  # type: ignore[method-assign]
+    server.calls.clear()
+    during = watch.outcomes(wanted)["/u1/coord"]
+    assert isinstance(before, SchedulerFacts)
+    assert isinstance(during, SchedulerFacts)
+    assert during.scheduler_job == before.scheduler_job == "/u1/coord/train-x_1"
+    assert server.calls["ListJobs"] == 2 + 2
 
 
 def test_discovery_shares_the_listing_of_the_polls(server: IrisServer, watch: Watch) -> None:

@@ -15,6 +15,9 @@ LARGEST_OFFSET = 5000
 LARGEST_LISTING = LARGEST_OFFSET + PAGE_SIZE
 """The controller sends 500 records a page and refuses an offset above 5000 (`MAX_LIST_JOBS_*`)."""
 
+_TRIES = 3
+"""Listings from which a job goes while they are read are begun anew, but not for ever."""
+
 _REMEMBER_TOO_LARGE_SECONDS = 3600.0
 
 _SAME_FOR_ALL = frozenset(
@@ -99,8 +102,20 @@ class JobLister:
         return outcome
 
     def _list(self, prefix: str, until: float) -> Listing | Failure | _TooLarge:
+        for _ in range(_TRIES):
+            found = self._pages(prefix, until)
+            if found is not None:
+                return found
+        return Failure(FailureReason.OTHER, f"jobs went from the listing while it was read, {_TRIES} times")
+
+    def _pages(self, prefix: str, until: float) -> Listing | Failure | _TooLarge | None:
+        """Read all pages; None where they may lack a job.
+
+        New jobs come first and move the others to later pages, where they are seen again. One that goes moves those
+        behind it to an earlier page, past the reader: then the total has fallen.
+        """
         jobs: dict[str, JobRecord] = {}
-        offset, malformed, skew = 0, 0, None
+        offset, malformed, skew, total = 0, 0, None, 0
         while True:
             query = {"jobIdPrefix": prefix, "limit": PAGE_SIZE, "offset": offset}
             reply = self._client.call(CONTROLLER, "ListJobs", {"query": query}, until)
@@ -110,6 +125,9 @@ class JobLister:
             skew = reply.clock_skew if reply.clock_skew is not None else skew
             if page.total is not None and page.total > LARGEST_LISTING:
                 return _TooLarge(page.total)
+            if page.total is not None and page.total < total:
+                return None
+            total = page.total or 0
             malformed += page.malformed
             # Of one that two pages show, since jobs were submitted meanwhile, the later look counts.
             jobs.update({job.job_id: job for job in page.jobs if job.job_id.startswith(prefix)})
