@@ -27,6 +27,7 @@ def measure(
     checkpoints: list[Checkpoint] | None = None,
     is_rl: bool = False,
     trainer: TrainerFacts | None = None,
+    start: float | None = None,
 ) -> tuple[Measurements, list[Evidence]]:
     own, run = own or TrainerConfig(), run or HistoryRun()
     digest = HistoryDigest(is_rl=is_rl, segment_starts=segment_starts(run.config, own))
@@ -34,9 +35,8 @@ def measure(
     summary = digest.summary()
     latest = summary.steps.latest_time or 0.0
     measured = Measurements()
-    context = ProgressContext(
-        own, run, is_rl, summary.start_time, end, observed or latest, checkpoints, trainer=trainer
-    )
+    start = start if start is not None else summary.start_time
+    context = ProgressContext(own, run, is_rl, start, end, observed or latest, checkpoints, trainer=trainer)
     return measured, measure_progress(measured, summary, context)
 
 
@@ -153,6 +153,20 @@ def test_goodput_ends_where_the_history_was_last_read_and_counts_the_first_step(
     assert measured.get("mljob_goodput_ratio") == pytest.approx(100.0 / 200.0)
     ended, _ = measure(rows, observed=START + 900.0, end=START + 100.0)
     assert ended.get("mljob_goodput_ratio") == pytest.approx(1.0)
+
+
+def test_a_restart_at_a_host_whose_clock_is_two_hours_behind_the_first_ones() -> None:
+    # Placed 8 s before its first row. 300 steps with a clock that is 2 h ahead, 400 s down, then 300 more.
+    ahead = [HistoryRow(i, START + 7200.0 + 8.0 * i, None, {}) for i in range(300)]
+    right = [HistoryRow(300 + i, START + 2392.0 + 400.0 + 8.0 * i, None, {}) for i in range(300)]
+    own = TrainerConfig(train_batch_size=64, max_seq_len=1000, num_train_steps=1000)
+    measured, evidence = measure(ahead + right, own=own, start=START - 8.0)
+    assert measured.get("mljob_tokens_per_second") == 8000.0
+    assert measured.get("mljob_tokens_per_second_baseline") == 8000.0
+    assert measured.get("mljob_eta_seconds") == 400 * 8.0  # it counts from zero: 600 of 1000 are done
+    # 600 steps of 8 s, of which the one across the 400 s is lost with them; the last row is 5192 s after the placing.
+    assert measured.get("mljob_goodput_ratio") == pytest.approx(599 * 8.0 / 5192.0)
+    assert any("set back once, by 1 h 53 min in all" in found.text for found in evidence)
 
 
 def test_steps_done_again_are_not_productive() -> None:

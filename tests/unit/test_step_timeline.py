@@ -137,6 +137,42 @@ def test_a_clock_that_goes_back_makes_no_negative_interval() -> None:
     assert summary.first_time == 100.0
 
 
+# A host whose clock is 2 h ahead makes steps 0 to 299, one each 10 s; 300 s after its last the run goes on elsewhere.
+AHEAD = [(step, 10_000.0 + 7_200.0 + 10.0 * step) for step in range(300)]
+ELSEWHERE = [(step, 10_000.0 + 2_990.0 + 300.0 + 10.0 * (step - 300)) for step in range(300, 600)]
+
+
+@pytest.mark.parametrize("steps_since", [2, 50, 300])
+def test_a_run_that_goes_on_at_a_host_whose_clock_is_right_keeps_its_rhythm(steps_since: int) -> None:
+    summary = timeline_of([*AHEAD, *ELSEWHERE[:steps_since]]).summary()
+    assert (summary.step_duration, summary.recent_step_duration, summary.interval_median) == (10.0, 10.0, 10.0)
+    assert (summary.latest_time, summary.high_water_time) == (ELSEWHERE[steps_since - 1][1],) * 2
+    assert summary.gaps == ()
+    assert (summary.clock_set_back, summary.clock_set_back_seconds) == (1, 7_200.0 - 300.0)
+    assert summary.new_steps.first_at_or_after(13_000.0) == 13_290.0  # the new attempt began 10 s after the last row
+
+
+def test_a_gap_after_the_clock_was_set_back_is_one_at_once() -> None:
+    late = [(step, time + 3_600.0) for step, time in ELSEWHERE[50:]]
+    (gap,) = timeline_of([*AHEAD, *ELSEWHERE[:50], *late]).summary().gaps
+    assert (gap.start_step, gap.end_step, gap.seconds) == (349, 350, 3_610.0)
+
+
+@pytest.mark.parametrize("wrong_by", [-86_400.0, -3_600.0, 3_600.0, 86_400.0])
+def test_one_row_with_a_clock_of_its_own_is_passed_over(wrong_by: float) -> None:
+    rows = [(step, 100_000.0 + 10.0 * step + (wrong_by if step == 300 else 0.0)) for step in range(600)]
+    summary = timeline_of(rows).summary()
+    assert (summary.step_duration, summary.recent_step_duration, summary.gaps) == (10.0, 10.0, ())
+    assert (summary.high_water_time, summary.clock_set_back) == (105_990.0, 0)
+
+
+def test_the_clock_set_back_while_older_steps_are_done_again() -> None:
+    again = [(step, 13_290.0 + 10.0 * (step - 250)) for step in range(250, 320)]
+    summary = timeline_of([*AHEAD, *again]).summary()
+    assert (summary.replayed_steps, summary.replaying) == (50, False)
+    assert (summary.step_duration, summary.high_water_time) == (10.0, again[-1][1])
+
+
 def test_the_duration_of_a_batch_size_counts_from_its_first_step() -> None:
     timeline = StepTimeline(segment_starts=[100])
     for step in range(100):

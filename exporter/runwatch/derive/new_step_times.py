@@ -65,6 +65,14 @@ class NewStepTimes:
             self._note(self._recent[-1], time)
         self._recent.append(time)
 
+    def set_back(self, time: float) -> None:
+        """Take the time of the next new step by a clock that was set back: what it has not reached yet is dropped."""
+        while self._recent and self._recent[-1] > time:
+            self._recent.pop()
+        self._long = [interval for interval in self._long if interval[1] <= time]
+        self._first = time if self._first is None else min(self._first, time)
+        self._recent.append(time)
+
     def _note(self, start: float, end: float) -> None:
         seconds = end - start
         if self._usual is None:

@@ -15,6 +15,7 @@ from runwatch.derive.step_timeline import StepInterval
 from runwatch.derive.trainer_config import BatchSize, batch_size, sequence_length, target_steps
 from runwatch.derive.value_window import LoggedValue, WindowRatio
 from runwatch.facts import Checkpoint, HistoryRun, TrainerFacts
+from runwatch.figures import duration
 from runwatch.measurements import Evidence, Measurements
 from runwatch.thresholds import LOSS_TREND_RATIOS
 
@@ -72,6 +73,8 @@ def measure_progress(measured: Measurements, summary: HistorySummary, context: P
     measured.set("mljob_step_duration_recent_seconds", steps.recent_step_duration)
     if summary.step is not None:
         evidence.append(Evidence("values", f"step {summary.step} counted by {summary.step_key}"))
+    if steps.clock_set_back:
+        evidence.append(_evidence_of_clock(steps.clock_set_back, steps.clock_set_back_seconds))
     evidence += measure_gaps(measured, summary, context.explained_gaps, whole=whole)
     evidence += _measure_rate(measured, summary, context)
     if whole:
@@ -83,6 +86,14 @@ def measure_progress(measured: Measurements, summary: HistorySummary, context: P
     if not context.is_rl:
         evidence += _measure_training_values(measured, summary)
     return evidence
+
+
+def _evidence_of_clock(times: int, seconds: float) -> Evidence:
+    often = "once" if times == 1 else f"{times} times"
+    text = (
+        f"the clock of the rows was set back {often}, by {duration(seconds)} in all: no interval is counted across that"
+    )
+    return Evidence("values", text, {"times": times, "seconds": seconds})
 
 
 def _measure_rate(measured: Measurements, summary: HistorySummary, context: ProgressContext) -> list[Evidence]:
@@ -126,7 +137,8 @@ def _measure_replay_and_goodput(
     stopped = {(i.start, i.end): i for i in (*steps.gaps, *steps.restarts)}.values()
     lost = math.fsum(_lost_seconds(interval, steps.step_duration) for interval in stopped)
     before_first_row = max(min(steps.first_interval_steps * steps.step_duration, steps.first_time - context.start), 0)
-    productive = steps.high_water_time - steps.first_time - lost + before_first_row
+    stepped = steps.high_water_time - steps.first_time + steps.clock_set_back_seconds
+    productive = stepped - lost + before_first_row
     until = context.end if context.end is not None else context.observed
     whole = max(until, steps.high_water_time) - min(context.start, steps.first_time)
     if whole > 0:

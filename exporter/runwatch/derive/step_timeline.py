@@ -2,7 +2,9 @@
 
 Rules (`docs/rules.md`): an interval is the raw time between two consecutive NEW steps, a new step being one above
 every step before it, taken by its first time. A step seen again (logged twice, or done again after resuming from an
-older checkpoint) makes no interval of its own; the time it cost lies in the interval to the next new step.
+older checkpoint) makes no interval of its own; the time it cost lies in the interval to the next new step. Where the
+clock of the rows was set back no interval is known, and those after it count from there; one row with a clock of its
+own is passed over.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from runwatch.derive.interval_counts import IntervalCounts
@@ -27,6 +29,9 @@ _RECENT_KEPT = 4 * RECENT_INTERVALS  # so that 50 are left when gaps are taken o
 RESTART_CLOCK_SKIP_SECONDS = 10.0
 """W&B's `_runtime` leaves out the time a resumed run was down: when the wall clock gains more than this on it between
 two rows, the run was restarted between them."""
+CLOCK_SET_BACK_SECONDS = 10.0
+"""A new step dated this much before the highest shows that the clock was set back, or that the run went on at a host
+whose clock differs. Less is disorder among the lines of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,10 @@ class StepInterval:
 
 @dataclass(frozen=True, slots=True)
 class StepSummary:
-    """What a timeline says now. Seconds are None while there are fewer than three intervals to take a median of."""
+    """What a timeline says now. Seconds are None while there are fewer than three intervals to take a median of.
+
+    `clock_set_back` is how often the clock of the rows was set back, `clock_set_back_seconds` by how much in all.
+    """
 
     latest_step: int | None = None
     latest_time: float | None = None
@@ -80,6 +88,8 @@ class StepSummary:
     replaying: bool = False
     first_interval_steps: int = 1
     new_steps: NewSteps = field(default_factory=NewSteps)
+    clock_set_back: int = 0
+    clock_set_back_seconds: float = 0.0
 
 
 def gap_threshold_of(interval_median: float | None) -> float | None:
@@ -112,6 +122,9 @@ class StepTimeline:
         self._done_again = StepsDoneAgain()
         self._restarted = False
         self._silence = 0.0
+        self._behind: tuple[int, float, float | None] | None = None
+        self._clock_set_back = 0
+        self._clock_set_back_seconds = 0.0
 
     def set_segment_starts(self, segment_starts: Sequence[int]) -> None:
         """Take a batch schedule that came to be known, or was changed, when steps had been read already.
@@ -157,18 +170,51 @@ class StepTimeline:
             self._high_water_runtime = runtime
             self._segment = self._segment_of(step)
             return
-        high_step, high_time = self._high_water
+        high_step, _ = self._high_water
         self._silence = max(self._silence, time - previous[1])
         if step <= high_step:
             self._restarted = self._restarted or step < previous[0]
             return
+        self._add_new(step, time, runtime, self._high_water)
+
+    def _add_new(self, step: int, time: float, runtime: float | None, high: tuple[int, float]) -> None:
+        high_step, high_time = high
+        if time < high_time - CLOCK_SET_BACK_SECONDS:
+            if self._behind is None:
+                # The next new step tells whether the clock was set back, or only this row has another one.
+                self._behind = (step, time, runtime)
+                return
+            high_step, high_time = self._set_clock_back(self._behind, high_time)
+            if step > high_step:
+                self._add_new(step, time, runtime, (high_step, high_time))
+            return
+        self._behind = None
         running = None
         if runtime is not None and self._high_water_runtime is not None:
             running = max(runtime - self._high_water_runtime, 0.0)
         end = max(time, high_time)
         self._note_interval(StepInterval(high_time, end, high_step, step, self._restarted, running, self._silence))
-        self._high_water = (step, end)
         self._new_steps.add(end)
+        self._move_high_water(step, end, runtime)
+
+    def _set_clock_back(self, row: tuple[int, float, float | None], high_time: float) -> tuple[int, float]:
+        """Count on from this row: how long the interval to it was, no clock tells, so it is none."""
+        step, time, runtime = row
+        self._behind = None
+        self._new_steps.set_back(time)
+        jump = self._notable[-1] if self._notable else None
+        if jump is not None and jump.end == high_time and jump.start <= time:
+            # Only the highest row had another clock: what seemed a gap before it was none.
+            self._notable.pop()
+            self._note_interval(replace(jump, end=time, end_step=step))
+        else:
+            self._clock_set_back += 1
+            self._clock_set_back_seconds += high_time - time
+        self._move_high_water(step, time, runtime)
+        return step, time
+
+    def _move_high_water(self, step: int, time: float, runtime: float | None) -> None:
+        self._high_water = (step, time)
         self._high_water_runtime = runtime
         self._restarted = False
         self._silence = 0.0
@@ -229,6 +275,8 @@ class StepTimeline:
             replaying=self._latest[0] < self._high_water[0],
             first_interval_steps=self._first_interval_steps,
             new_steps=self._new_steps.snapshot(interval_median),
+            clock_set_back=self._clock_set_back,
+            clock_set_back_seconds=self._clock_set_back_seconds,
         )
 
     def _segment_median(self) -> float | None:
