@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -75,9 +75,25 @@ def test_no_bytes_raise_and_rows_stay_in_order(pages: Sequence[tuple[int, bytes,
             rows = []
         rows += update.rows
         log.facts()
-    times = [row.time for row in rows if row.time is not None]
-    assert times == sorted(times)
     assert [row.cursor for row in rows] == sorted({row.cursor for row in rows})
+
+
+def test_a_log_that_goes_on_at_a_host_whose_clock_is_two_hours_behind_the_first_ones() -> None:
+    def line(step: int, written: float) -> str:
+        stamp = datetime.fromtimestamp(written, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        payload = f'{{"tracker": "json_logger", "event": "log", "step": {step}, "metrics": {{"train/loss": 3.0}}}}'
+        return f"{stamp} - 0 - levanter.json_logger - json_logger.py:60 - INFO :: {payload}\n"
+
+    began = WRITTEN - 4000.0
+    ahead = [line(step, began + 7200.0 + 10.0 * step) for step in range(100)]
+    right = [line(step, began + 1500.0 + 10.0 * (step - 100)) for step in range(100, 200)]
+    log = job_log()
+    log.take(news((0, "".join(ahead + right).encode(), PageStart.BEGINS)))
+    digest = HistoryDigest(is_rl=False)
+    digest.add(log.history().rows)
+    steps = digest.summary().steps
+    assert (steps.latest_step, steps.latest_time) == (199, began + 1500.0 + 990.0)
+    assert (steps.step_duration, steps.recent_step_duration, steps.gaps) == (10.0, 10.0, ())
 
 
 def test_takes_linear_time() -> None:

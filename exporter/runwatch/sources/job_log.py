@@ -236,7 +236,7 @@ class JobLog:
             self._saw_hidden_row = True
             return
         if time is not None:
-            time = self._latest_time = max(time, self._latest_time or time)
+            self._latest_time = time
         self._cursor += 1
         self._rows.append(HistoryRow(self._cursor, time, row.step, row.values, begins_attempt=begins_attempt))
 
