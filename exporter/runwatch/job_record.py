@@ -219,13 +219,13 @@ class JobRecord:
         elif digest is not slot.digest:
             slot.coming = digest
         digest.set_segment_starts(starts)
-        digest.add(update.rows)
+        read = now - update.age
+        digest.add(update.rows, read)
         digest.note_malformed(update.malformed)
         if slot.coming is None or update.caught_up:
             slot.digest, slot.coming, slot.run = digest, None, update.run
         slot.caught_up = slot.caught_up or update.caught_up
         slot.behind = not update.caught_up
-        read = now - update.age
         if update.age and slot.observed is not None:
             read = max(read, slot.observed)
         slot.answered(read if update.caught_up else None)

@@ -61,6 +61,18 @@ def test_rows_without_the_step_once_it_is_logged_add_values_and_no_step() -> Non
     assert summary.loss.latest.value == 2.9
 
 
+@pytest.mark.parametrize(("ahead", "dated"), [(-7200.0, -7200.0), (90.0, 90.0), (600.0, 0.0), (18000.0, 0.0)])
+def test_no_step_is_dated_long_after_it_was_read(ahead: float, dated: float) -> None:
+    digest = HistoryDigest(is_rl=False)
+    digest.add([row(i, 1000.0 + ahead + 10.0 * i, loss=2.0) for i in range(90)], 1895.0)
+    digest.add([row(i, 1000.0 + ahead + 10.0 * i, loss=2.0) for i in range(90, 96)], 1950.0)
+    digest.add([], 9000.0)  # nothing new for two hours
+    summary = digest.summary()
+    assert (summary.steps.latest_time, summary.steps.high_water_time) == (1950.0 + dated,) * 2
+    assert summary.ahead_seconds == (0.0 if dated else ahead)
+    assert (summary.steps.step_duration, summary.steps.stepped_seconds) == (10.0, 950.0)
+
+
 def test_an_evaluation_before_training_is_no_step() -> None:
     summary = digest_of([row(0, 100.0, 0, eval__loss=9.0)])
     assert summary.step is None

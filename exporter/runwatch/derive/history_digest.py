@@ -1,14 +1,16 @@
 """All that is kept of a job's history: rows go in once, in order, and are dropped.
 
 Memory a job is some kilobytes whatever the number of rows, and the result depends only on the rows and their order,
-never on how they were paged: after a restart the same history gives the same numbers.
+never on how they were paged: after a restart the same history gives the same numbers. One thing alone is taken from
+when a row was read: that it was logged by then, whatever its trainer's clock says.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from runwatch.derive.history_keys import (
@@ -29,6 +31,7 @@ from runwatch.derive.step_timeline import StepSummary, StepTimeline
 from runwatch.derive.value_window import LatestValue, LoggedValue, ValueWindow, WindowRatio
 from runwatch.facts import HistoryRow
 from runwatch.thresholds import (
+    CLOCK_SLACK_SECONDS,
     GRAD_NORM_RECENT_SECONDS,
     GRAD_NORM_WINDOW,
     LOSS_TREND_RATIOS,
@@ -54,7 +57,8 @@ class HistorySummary:
     `trainer_rate` and `trainer_rate_baseline` are the trainer's own tokens a second: the median over the rows of
     the recent intervals and over the whole run. `start_time` is when the run's own clock was zero, as far as rows
     tell. `rows_without_time` counts rows with a step that carry no time: they move the step, not the durations.
-    `malformed` counts rows or lines that could not be read.
+    `malformed` counts rows or lines that could not be read. `ahead_seconds` is by how much the newest step was dated
+    after it was read: its trainer's clock is ahead, and the time of the newest step is then that of the read.
     """
 
     rows: int
@@ -74,6 +78,7 @@ class HistorySummary:
     trainer_rate_baseline: float | None
     trainer_rate_key: str
     rl: RLSummary | None
+    ahead_seconds: float = 0.0
 
     @property
     def step(self) -> int | None:
@@ -109,6 +114,7 @@ class HistoryDigest:
         self._recent_rates: deque[tuple[int, float]] = deque(maxlen=4 * RECENT_INTERVALS)
         self._rate_key = ""
         self._summary: HistorySummary | None = None
+        self._read = self._latest_read = math.inf
         self._start_steps()
 
     @property
@@ -130,8 +136,9 @@ class HistoryDigest:
         self._timeline.set_segment_starts(self._segment_starts)
         self._summary = None
 
-    def add(self, rows: Iterable[HistoryRow]) -> None:
-        """Take the next rows."""
+    def add(self, rows: Iterable[HistoryRow], read: float = math.inf) -> None:
+        """Take the next rows, which were read at that time (Unix seconds, infinite where it is not known)."""
+        self._read = read
         for row in rows:
             self._summary = None
             self._add(row)
@@ -179,6 +186,7 @@ class HistoryDigest:
             self._timeline.add_untimed(step, begins_attempt=begins_attempt)
             return
         self._step_without_time = None
+        self._latest_read = self._read
         self._timeline.add(step, row.time, row.values.get(RUNTIME_KEY), begins_attempt=begins_attempt)
         rate = first_of(TOKENS_PER_SECOND_KEYS, row.values)
         if rate is not None and 0 < rate[1] < float("inf"):
@@ -209,7 +217,7 @@ class HistoryDigest:
         return self._summary
 
     def _summarise(self) -> HistorySummary:
-        steps = self._timeline.summary()
+        steps, ahead = _logged_by(self._timeline.summary(), self._latest_read)
         return HistorySummary(
             rows=self._rows,
             rows_without_time=self._rows_without_time,
@@ -228,12 +236,27 @@ class HistoryDigest:
             trainer_rate_baseline=self._rates.median() if len(self._rates) >= MEDIAN_MINIMUM_COUNT else None,
             trainer_rate_key=self._rate_key,
             rl=self._rl.summary() if self._rl is not None else None,
+            ahead_seconds=ahead,
         )
 
     def _recent_rate(self, recent_steps: Sequence[int]) -> float | None:
         wanted = set(recent_steps)
         rates = [rate for step, rate in self._recent_rates if step in wanted]
         return median(rates) if len(rates) >= MEDIAN_MINIMUM_COUNT else None
+
+
+def _logged_by(steps: StepSummary, read: float) -> tuple[StepSummary, float]:
+    """Date the newest step no later than it was read, and say by how much it was dated after that.
+
+    With a clock hours ahead a job that hangs would seem fresh for hours. What clocks usually differ by stays: a time
+    taken from the read changes with a restart of the exporter.
+    """
+    if steps.latest_time is None or steps.high_water_time is None:
+        return steps, 0.0
+    ahead = steps.latest_time - read
+    if ahead <= CLOCK_SLACK_SECONDS:
+        return steps, 0.0
+    return replace(steps, latest_time=read, high_water_time=min(steps.high_water_time, read)), ahead
 
 
 def _quantity(window: ValueWindow) -> LoggedQuantity:

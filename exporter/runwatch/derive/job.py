@@ -45,6 +45,7 @@ from runwatch.derive.verdict_conditions import Subject
 from runwatch.derive.verdict_trials import progress_check
 from runwatch.derive.verdicts import verdicts
 from runwatch.facts import HistoryEnd, SourceKind
+from runwatch.figures import duration
 from runwatch.fleet import Job
 from runwatch.measurements import Evidence, JobReport, Measurements
 from runwatch.thresholds import DEAD_ENGINE_TRIALS_COUNT
@@ -217,6 +218,12 @@ def _measure_history(
     if summary.rows_without_time:
         text = f"history: {summary.rows_without_time} rows have a step but no time"
         evidence.append(Evidence("sources", text, {"rows": summary.rows_without_time}))
+    if summary.ahead_seconds:
+        text = (
+            f"history: its newest step is dated {duration(summary.ahead_seconds)} after it was read, the clock of its"
+        )
+        text += " trainer is ahead: it counts from when it was read"
+        evidence.append(Evidence("sources", text, {"ahead_seconds": summary.ahead_seconds}))
     if summary.malformed:
         text = f"history: {summary.malformed} rows or lines could not be read and were skipped"
         evidence.append(Evidence("sources", text, {"rows": summary.malformed}))

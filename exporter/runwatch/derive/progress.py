@@ -137,8 +137,7 @@ def _measure_replay_and_goodput(
     stopped = {(i.start, i.end): i for i in (*steps.gaps, *steps.restarts)}.values()
     lost = math.fsum(_lost_seconds(interval, steps.step_duration) for interval in stopped)
     before_first_row = max(min(steps.first_interval_steps * steps.step_duration, steps.first_time - context.start), 0)
-    stepped = steps.high_water_time - steps.first_time + steps.clock_set_back_seconds
-    productive = stepped - lost + before_first_row
+    productive = steps.stepped_seconds - lost + before_first_row
     until = context.end if context.end is not None else context.observed
     whole = max(until, steps.high_water_time) - min(context.start, steps.first_time)
     if whole > 0:

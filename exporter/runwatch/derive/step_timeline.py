@@ -67,6 +67,7 @@ class StepSummary:
     """What a timeline says now. Seconds are None while there are fewer than three intervals to take a median of.
 
     `clock_set_back` is how often the clock of the rows was set back, `clock_set_back_seconds` by how much in all.
+    `stepped_seconds` is the sum of all intervals.
     """
 
     latest_step: int | None = None
@@ -90,6 +91,7 @@ class StepSummary:
     new_steps: NewSteps = field(default_factory=NewSteps)
     clock_set_back: int = 0
     clock_set_back_seconds: float = 0.0
+    stepped_seconds: float = 0.0
 
 
 def gap_threshold_of(interval_median: float | None) -> float | None:
@@ -277,6 +279,7 @@ class StepTimeline:
             new_steps=self._new_steps.snapshot(interval_median),
             clock_set_back=self._clock_set_back,
             clock_set_back_seconds=self._clock_set_back_seconds,
+            stepped_seconds=self._high_water[1] - self._first[1] + self._clock_set_back_seconds,
         )
 
     def _segment_median(self) -> float | None:
