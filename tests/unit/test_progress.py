@@ -147,6 +147,21 @@ def test_where_the_trainer_counts_from_one_the_last_is_the_target() -> None:
     assert last_step_reached(digest.summary(), 100)
 
 
+@pytest.mark.parametrize(
+    ("last", "reached", "eta"), [(498, False, 16.0), (500, True, 0.0), (501, True, 0.0), (510, False, None)]
+)
+def test_a_run_that_goes_on_past_its_target_is_not_at_its_end(last: int, reached: bool, eta: float | None) -> None:
+    """It was resumed for more steps than its config tells: a hang of it is a stall, and when it ends nobody knows."""
+    rows = steady(last, first=1)
+    digest = HistoryDigest(is_rl=False)
+    digest.add(rows)
+    assert last_step_reached(digest.summary(), 500) is reached
+    measured, evidence = measure(rows, own=TrainerConfig(num_train_steps=500))
+    assert measured.get("mljob_eta_seconds") == eta
+    assert measured.get("mljob_target_step") == 500
+    assert any("which the run went past" in found.text for found in evidence) is (last == 510)
+
+
 def test_goodput_ends_where_the_history_was_last_read_and_counts_the_first_step() -> None:
     rows = [HistoryRow(i, START + 10.0 * (i + 1), None, {"_runtime": 10.0 * (i + 1)}) for i in range(10)]
     measured, _ = measure(rows, observed=START + 200.0)

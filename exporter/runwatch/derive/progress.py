@@ -17,7 +17,7 @@ from runwatch.derive.value_window import LoggedValue, WindowRatio
 from runwatch.facts import Checkpoint, HistoryRun, TrainerFacts
 from runwatch.figures import duration
 from runwatch.measurements import Evidence, Measurements
-from runwatch.thresholds import LOSS_TREND_RATIOS
+from runwatch.thresholds import LOSS_TREND_RATIOS, MEDIAN_MINIMUM_COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,18 @@ def segment_starts(config: Mapping[str, object], own: TrainerConfig) -> tuple[in
 
 
 def last_step_reached(summary: HistorySummary, target: int | None) -> bool:
-    """Tell whether the last step is done. Where steps count from zero (Levanter) the last one is target - 1."""
-    if target is None or summary.step is None:
+    """Tell whether the last step is done. Where steps count from zero (Levanter) the last one is target - 1.
+
+    A run that goes on well past its target has another, which nobody told: its end is not known then.
+    """
+    if target is None or summary.step is None or _is_past(summary, target):
         return False
     return _steps_done(summary, summary.step) >= target
+
+
+def _is_past(summary: HistorySummary, target: int) -> bool:
+    """Whether more new steps above the target were logged than a last one, or one counted otherwise, can be."""
+    return sum(step > target for step in summary.steps.recent_steps) >= MEDIAN_MINIMUM_COUNT
 
 
 def _steps_done(summary: HistorySummary, step: int) -> int:
@@ -64,7 +72,8 @@ def measure_progress(measured: Measurements, summary: HistorySummary, context: P
     target = target_steps(context.run.config, context.own, context.trainer, step=summary.step)
     measured.set("mljob_target_step", target.value if target is not None else None)
     if target is not None:
-        evidence.append(Evidence("values", f"target step {target.value} from {target.source}"))
+        past = ", which the run went past: it is not its end" if _is_past(summary, target.value) else ""
+        evidence.append(Evidence("values", f"target step {target.value} from {target.source}{past}"))
     measured.set("mljob_step", summary.step)
     whole = not context.run.starts_mid_run
     measured.set("mljob_first_step_timestamp_seconds", steps.first_time if whole else None)
@@ -192,7 +201,7 @@ def _interrupted_without_a_clock(explained: Sequence[ExplainedGap]) -> list[Step
 
 def _measure_eta(measured: Measurements, summary: HistorySummary, target: int | None, *, over: bool) -> None:
     duration = summary.steps.recent_step_duration
-    if over or target is None or duration is None or summary.step is None:
+    if over or target is None or duration is None or summary.step is None or _is_past(summary, target):
         return
     remaining = max(target - _steps_done(summary, summary.step), 0)
     measured.set("mljob_eta_seconds", remaining * duration)
