@@ -100,4 +100,5 @@ class ValueWindow(LatestValue):
     def _is_recent(self, ratio: WindowRatio, newest: float | None) -> bool:
         if ratio.time is None or newest is None:
             return False
-        return newest - ratio.time <= self._recent_seconds
+        # A clock that was set back leaves rows dated hours after the newest: they are no more recent than old ones.
+        return abs(newest - ratio.time) <= self._recent_seconds
