@@ -73,6 +73,23 @@ def test_no_step_is_dated_long_after_it_was_read(ahead: float, dated: float) -> 
     assert (summary.steps.step_duration, summary.steps.stepped_seconds) == (10.0, 950.0)
 
 
+def test_an_evaluation_that_logs_a_step_of_its_own_leaves_the_trainers_count() -> None:
+    before = [row(i, 10.0 * i, train__loss=2.0) for i in range(100)]
+    evaluation = HistoryRow(100, 1000.0, 100, {"eval/acc": 0.5})
+    after = [row(i, 10.0 * i, train__loss=2.0) for i in range(101, 201)]
+    summary = digest_of([*before, evaluation, *after])
+    assert (summary.step, summary.steps.latest_time, summary.steps.step_duration) == (200, 2000.0, 10.0)
+
+
+def test_rows_from_before_the_clock_was_set_back_are_not_of_the_last_minutes() -> None:
+    ahead = [row(i, 7200.0 + 10.0 * i, grad_norm=1.0) for i in range(60)]
+    spike = row(60, 7800.0, grad_norm=30.0)
+    right = [row(61 + i, 900.0 + 10.0 * i, grad_norm=1.0) for i in range(100)]
+    ratios = digest_of([*ahead, spike, *right]).grad_norm.ratios
+    assert max(found.ratio for found in ratios) == 1.0
+    assert len(ratios) == 31  # the newest and those of the 300 s before it
+
+
 def test_an_evaluation_before_training_is_no_step() -> None:
     summary = digest_of([row(0, 100.0, 0, eval__loss=9.0)])
     assert summary.step is None

@@ -156,8 +156,8 @@ class HistoryDigest:
             self._start_time = row.time - max(row.values.get(RUNTIME_KEY, 0.0), 0.0)
         if not self._is_levanter and any(key in row.values for key in LEVANTER_KEYS):
             self._is_levanter = True
-        step = self._step_of(row)
         evaluation_only = is_evaluation_only(row.values)
+        step = self._step_of(row, evaluation_only=evaluation_only)
         if step is not None and not evaluation_only:
             self._note_step(row, step)
         self._note_values(row, self._latest_step if step is None or evaluation_only else step)
@@ -166,10 +166,12 @@ class HistoryDigest:
             if rl_step is not None:
                 self._rl.add(row, rl_step)
 
-    def _step_of(self, row: HistoryRow) -> int | None:
+    def _step_of(self, row: HistoryRow, *, evaluation_only: bool) -> int | None:
         tracker_step = row.cursor if row.tracker_step is None else row.tracker_step
         if row.trainer_step is None:
             return None if self._step_is_logged else tracker_step
+        if evaluation_only:
+            return row.trainer_step  # an evaluation may log it where the trainer itself does not
         if not self._step_is_logged:
             self._step_is_logged = True
             latest = self._latest_step
