@@ -88,9 +88,19 @@ def test_trainer_step(logged: dict[str, object], expected: int | None) -> None:
     assert parse_row({"_step": 0, **logged}).trainer_step == expected
 
 
-@pytest.mark.parametrize("time", [0, -5.0, "NaN", float("inf"), None, True, "1795975220", {"a": 1}])
+@pytest.mark.parametrize(
+    "time", [1795975220500000, 1e18, 0, -5.0, "NaN", float("inf"), None, True, "1795975220", {"a": 1}]
+)
 def test_unusable_time_is_none(time: object) -> None:
     assert parse_row({"_step": 0, "_timestamp": time}).time is None
+
+
+@pytest.mark.parametrize(
+    ("logged", "seconds"),
+    [(1795975220.5, 1795975220.5), (1795975220500, 1795975220.5), (1.7959752205e12, 1795975220.5), (1.0, 1.0)],
+)
+def test_a_time_in_milliseconds_is_told_by_its_size(logged: float, seconds: float) -> None:
+    assert parse_row({"_step": 0, "_timestamp": logged}).time == seconds
 
 
 @pytest.mark.parametrize("step", [None, "3", 3.5, -1, True, float("nan"), 2**63, [3]])

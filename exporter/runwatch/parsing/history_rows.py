@@ -7,7 +7,6 @@ mappings, booleans, integers of any size. Only numbers are kept, under their ful
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 
 from runwatch.facts import HistoryRow
@@ -21,6 +20,8 @@ Hugging Face's callback logs without `step=`, so W&B's `_step` counts its calls 
 _CURSOR_KEY = "_step"
 _TIME_KEY = "_timestamp"
 _NAMED_FLOATS = frozenset({"nan", "inf", "infinity", "+inf", "+infinity", "-inf", "-infinity"})
+_MILLISECONDS_FROM = 1e11  # as Unix seconds this is the year 5138, as milliseconds 1973
+_MILLISECONDS_UNTIL = 1e14
 _LARGEST_CURSOR = 2**63 - 1  # W&B's `_step` is an int64
 
 
@@ -63,7 +64,8 @@ def parse_row(row: Mapping[str, object], *, cursor: int | None = None) -> Histor
 
     Returns:
         The row, with every numeric value except `_step` and `_timestamp`, which are its cursor and its time
-        (Unix seconds; None where absent, not finite or not positive).
+        (Unix seconds, also where it is logged in milliseconds, which its size tells; None where absent, not finite,
+        not positive, or too large for either).
 
     Raises:
         MalformedRow: There is no `cursor` and `_step` is not a whole number that is 0 or more.
@@ -133,9 +135,9 @@ def _cursor(row: Mapping[str, object]) -> int:
 
 def _time(value: object) -> float | None:
     time = number(value)
-    if time is None or not math.isfinite(time) or time <= 0:
+    if time is None or not 0 < time < _MILLISECONDS_UNTIL:  # NaN is not
         return None
-    return time
+    return time if time < _MILLISECONDS_FROM else time / 1000.0
 
 
 def _trainer_step(row: Mapping[str, object]) -> int | None:
