@@ -42,6 +42,8 @@ def utc(*parts: int) -> float:
         ("2026-11-29 25:45:07 no such hour", None),
         ("2027-11-29 17:45:07 later than the file", None),
         ("it is 2026-11-29 17:45:07", None),
+        ("2026-11-29 05:45:07 PM a clock of twelve hours", None),
+        ("2026-11-29 05:45:07 pmap compiled", utc(2026, 11, 29, 5, 45, 7)),
         ("2026-11-29", None),
         ("", None),
     ],

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 _ISO = re.compile(
     r"(?:\[(?:[A-Z]+\|(?:[\w./-]{1,200}:\d+\] )?)?)?"
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?=[\s\]|]|\Z)",
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"
+    r"(?=[\s\]|]|\Z)(?! ?[AaPp][Mm]\b)",  # a clock of twelve hours is not read as one of 24
     re.ASCII,
 )
 _COMPACT = re.compile(r"[DIWEC](\d{4})(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?=\s)", re.ASCII)
