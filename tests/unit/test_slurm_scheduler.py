@@ -35,11 +35,11 @@ def at(minutes: int) -> str:
 class Cluster:
     """Lines that the stand-in prints, the clock, and a source that watches it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, zone: str = "UTC") -> None:
         self.folder = folder
         self.now = NOON + 3600
         prefix = (sys.executable, str(STAND_IN), str(folder))
-        site = Site(scheduler="slurm", command_prefix=prefix, timezone="UTC")
+        site = Site(scheduler="slurm", command_prefix=prefix, timezone=zone)
         self.source = SlurmScheduler("hpc", site, lambda _: None, clock=lambda: self.now)
 
     def queue(self, *lines: str) -> None:
@@ -102,6 +102,20 @@ def accounted(
     submit: str = at(0), line: str = "sbatch train.sh",
 ) -> str:  # fmt: skip
     return "¦".join((job, word, exited, "0:0", "60", submit, start, end, user, "n1", "/data/wd", name, line, "\n"))
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"), [("UTC", []), ("Europe/Rome", ["1 h earlier"]), ("Etc/GMT+1", ["1 h later"])]
+)
+def test_a_zone_that_is_not_the_sites_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, zone: str, said: list[str]
+) -> None:
+    cluster = Cluster(tmp_path, zone)
+    cluster.queue(queued("7", "RUNNING", at(60)))  # asked at 18:01, it has run for a minute
+    cluster.poll("7")
+    cluster.poll("7")
+    told = [record.getMessage() for record in caplog.records if "timezone" in record.getMessage()]
+    assert [text.partition("started ")[2].partition(" than")[0] for text in told] == said
 
 
 def test_record_that_nobody_has_any_more_is_gone(cluster: Cluster) -> None:

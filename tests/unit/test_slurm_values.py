@@ -15,7 +15,7 @@ from runwatch.parsing.slurm_ids import (
     without_dependency,
 )
 from runwatch.parsing.slurm_states import STATES, can_start, exit_code, meaning, parse_exit, state_word, waiting
-from runwatch.parsing.slurm_times import parse_duration, parse_span, parse_time
+from runwatch.parsing.slurm_times import parse_duration, parse_span, parse_time, zone_error
 
 UTC = ZoneInfo("UTC")
 ROME = ZoneInfo("Europe/Rome")
@@ -80,6 +80,22 @@ def test_ended_in_the_hour_that_happens_twice() -> None:
         "2026-10-25T01:00:00", "2026-10-25T02:50:00", "2026-10-25T02:30:00", 2400.0, ROME, ended=True, now=begun + 9999
     )
     assert found == (FIRST_HALF_PAST_TWO - 5400, begun, SECOND_HALF_PAST_TWO)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "ahead"),
+    [
+        ([], None),
+        ([0.0, 3.0, -40.0], None),
+        ([3600.0, 3597.0, 3605.0], HOUR),
+        ([-18000.0, -18002.0, -20700.0], -5 * HOUR),  # the last was suspended for 45 min
+        ([19800.0], 5.5 * HOUR),  # Asia/Kolkata read as UTC
+        ([-420.0, -1200.0], None),  # suspended, each for a time of its own
+        ([-3600.0, 0.0, 0.0], None),  # one was suspended for an hour
+    ],
+)
+def test_times_of_another_zone_are_told_by_how_long_jobs_have_run(offsets: list[float], ahead: float | None) -> None:
+    assert zone_error(offsets) == ahead
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ ACCOUNTING_FIELDS = (
 class QueueRecord:
     """One line of squeue. Times are Unix seconds; `started` and `ended` are None before they have come.
 
-    Of a job that is being requeued `ended` is the end of the attempt before.
+    Of a job that is being requeued `ended` is the end of the attempt before. `start_offset` is by how many seconds a
+    running job started later than the time tells for which it has run; about 0, unless its zone is not the site's.
     """
 
     id: JobId
@@ -47,6 +48,7 @@ class QueueRecord:
     submitted: float | None
     started: float | None
     ended: float | None
+    start_offset: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +150,11 @@ def _queue_record(row: Sequence[str], zone: ZoneInfo, now: float) -> QueueRecord
     if word == "COMPLETING" and parse_time(end, zone) is None:
         # It is being requeued: its start is the time of that, and only a job that is to go on has no end.
         word, started, ended = "REQUEUED", None, started
+    offset = None
+    if word == "RUNNING" and started is not None and elapsed is not None:
+        offset = started - (now - elapsed)
     return QueueRecord(
-        job, word, name, user, workdir, reason, parse_dependencies(dependency), submitted, started, ended
+        job, word, name, user, workdir, reason, parse_dependencies(dependency), submitted, started, ended, offset
     )
 
 

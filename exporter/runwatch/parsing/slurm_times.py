@@ -10,10 +10,15 @@ Formats: `squeue(1)`, `scontrol(1)` and `sacct(1)`, TIME FORMAT and ELAPSED, unc
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?\Z")
+
+_QUARTER_SECONDS = 900.0  # zones differ by whole quarters of an hour
+_ZONE_TOLERANCE_SECONDS = 60.0  # how long squeue may take, and clocks be apart
 
 
 def parse_time(text: str, zone: ZoneInfo, *, near: float | None = None) -> float | None:
@@ -74,6 +79,24 @@ def parse_span(
     if submitted is not None and latest is not None and submitted > latest + 1:
         submitted = parse_time(submit, zone)
     return submitted, began, ended_at if ended else None
+
+
+def zone_error(offsets: Iterable[float]) -> float | None:
+    """Return by how many seconds a site's times are off because they are in another zone than the one they are read in.
+
+    Args:
+        offsets: Of each running job, seconds by which its start is later than the time tells for which it has run. A
+            job that was suspended may have run for less.
+
+    Returns:
+        Seconds ahead; None where most of the jobs tell of no such error, or there is none.
+    """
+    quarters = [(round(offset / _QUARTER_SECONDS), offset) for offset in offsets]
+    told = Counter(n for n, offset in quarters if abs(offset - n * _QUARTER_SECONDS) <= _ZONE_TOLERANCE_SECONDS)
+    if not told:
+        return None
+    quarter, count = told.most_common(1)[0]
+    return quarter * _QUARTER_SECONDS if quarter and 2 * count > len(quarters) else None
 
 
 def _sum(time: float | None, seconds: float) -> float | None:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from runwatch.facts import Failure
+from runwatch.figures import duration
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
+from runwatch.parsing.slurm_times import zone_error
 from runwatch.sources.slurm_commands import SlurmCommands
 from runwatch.sources.slurm_log_paths import PATHS_A_CALL, LogQuestion, find_logs
 from runwatch.sources.slurm_memory import LinkMemory, TaskMemory
@@ -78,6 +80,8 @@ class SlurmSite:
             by_id.setdefault(record.id.base, []).append(record)
             by_name.setdefault(record.name, set()).add(record.id.base)
         self._say("squeue", f"squeue printed {malformed} records that could not be read" if malformed else "")
+        offsets = [record.start_offset for record in records if record.start_offset is not None]
+        self._say("timezone", _zone_text(zone_error(offsets)))
         self.listing = Listing(now, by_id, by_name, malformed)
         self.version += 1
         for job, link in self.links.items():
@@ -228,3 +232,11 @@ class SlurmSite:
         if detail and self._said.get(what) != detail:
             _log.warning("site %s: %s", self.name, detail)
         self._said[what] = detail
+
+
+def _zone_text(ahead: float | None) -> str:
+    """Say that the times are in another zone: then no age, gap or interruption of the site's jobs is right."""
+    if ahead is None:
+        return ""
+    told = f"{duration(abs(ahead))} {'later' if ahead > 0 else 'earlier'}"
+    return f"squeue's jobs started {told} than the time tells for which they have run: is the site's timezone right?"
