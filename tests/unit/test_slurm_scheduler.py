@@ -238,6 +238,29 @@ def test_squeue_that_fails_says_nothing_of_any_job(
     assert cluster.facts("7").state is SchedulerState.RUNNING
 
 
+def test_nothing_waits_for_a_clock_that_was_set_back(cluster: Cluster) -> None:
+    cluster.queue(queued("7", "RUNNING", at(1)))
+    cluster.accounting(accounted("7", "RUNNING", at(1), "Unknown"))
+    cluster.facts("7")
+    cluster.queue()
+    cluster.fails(
+        "sacct", 1, "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent connection"
+    )
+    assert not cluster.failure("7").is_answer
+    cluster.now -= 1800
+    cluster.mend("sacct")
+    cluster.accounting(accounted("7", "COMPLETED", at(1), at(20)))
+    assert cluster.facts("7").state is SchedulerState.SUCCEEDED
+
+
+def test_jobs_are_found_at_once_after_the_clock_was_set_back(cluster: Cluster) -> None:
+    cluster.queue(queued("7", "RUNNING", at(1)))
+    assert [job.name for job in cluster.found("")] == ["train"]
+    cluster.now -= 1800
+    cluster.queue(queued("7", "RUNNING", at(1)), queued("8", "RUNNING", at(2), name="other"))
+    assert {job.name for job in cluster.found("")} == {"train", "other"}
+
+
 def test_listing_that_was_cut_short_makes_no_job_gone(cluster: Cluster) -> None:
     first, second = queued("7", "RUNNING", at(1)), queued("8", "RUNNING", at(1), name="other")
     cluster.queue(first, second)

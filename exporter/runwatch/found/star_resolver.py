@@ -118,7 +118,7 @@ class StarResolver:
         self._absent &= {(request.job, request.template, request.submission) for request in requests}
         self._told &= present
         self._looked = {key: at for key, at in self._looked.items() if key in present}
-        self._runs = {project: held for project, held in self._runs.items() if now - held[0] < interval}
+        self._runs = {project: held for project, held in self._runs.items() if 0 <= now - held[0] < interval}
         return resolved, tuple(look.failures.values())
 
     def _is_due(self, request: StarRequest, now: float) -> bool:
@@ -246,7 +246,7 @@ class _Look:
 
     def _project(self, project: str, site: str) -> _Runs | Failure:
         held = self.held.get(project)
-        if held is not None and self.now - held[0] < self.interval:
+        if held is not None and 0 <= self.now - held[0] < self.interval:
             return held[1]
         if self.runs is None:
             return Failure(FailureReason.OTHER, f"{project}: there is no W&B source to list it with")

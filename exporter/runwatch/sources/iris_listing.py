@@ -94,7 +94,7 @@ class JobLister:
 
     def _list_or_remember(self, prefix: str, until: float) -> Listing | Failure | _TooLarge:
         now = self._clock()
-        if now < self._too_large.get(prefix, 0.0):
+        if 0 < self._too_large.get(prefix, 0.0) - now <= _REMEMBER_TOO_LARGE_SECONDS:
             return _TooLarge(LARGEST_LISTING + 1)
         outcome = self._list(prefix, until)
         if isinstance(outcome, _TooLarge):

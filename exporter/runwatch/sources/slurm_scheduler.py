@@ -118,7 +118,7 @@ class SlurmScheduler:
         with self._lock:
             now = self._clock()
             listing = self._site.listing
-            if listing is None or now - listing.time > _LISTING_FRESH_SECONDS:
+            if listing is None or not 0 <= now - listing.time <= _LISTING_FRESH_SECONDS:
                 failure = self._site.look(now, self._deadline_seconds)
                 if failure is not None:
                     return failure
@@ -193,7 +193,9 @@ class SlurmScheduler:
         wanting: dict[str, list[_Run]] = {}
         for run in runs:
             name = run.named if run.id is None else self._site.links[run.id.base].name
-            if name and (name not in run.searched or (not run.links and now >= run.search_at)):
+            # A clock that was set back must not put it off by as much.
+            waits = run.search_at - _SEARCH_AGAIN_SECONDS <= now < run.search_at
+            if name and (name not in run.searched or (not run.links and not waits)):
                 wanting.setdefault(name, []).append(run)
         if not wanting:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -70,6 +71,8 @@ class SlurmSite:
 
     def look(self, now: float, seconds: float) -> Failure | None:
         """Ask squeue, and take in what it says of the jobs that are kept."""
+        if self.listing is not None and now < self.listing.time:
+            self._wait_for_nothing()
         answer = self.queries.queue(now, seconds)
         if isinstance(answer, Failure):
             return answer
@@ -87,6 +90,13 @@ class SlurmSite:
         for job, link in self.links.items():
             link.see(by_id.get(job, ()))
         return None
+
+    def _wait_for_nothing(self) -> None:
+        """Let no question wait for a time of the clock as it was before it was set back."""
+        self._accounting_asked_at = -math.inf
+        self._log_tries.clear()
+        for link in self.links.values():
+            link.retry_at = 0.0
 
     def keep(self, job: str) -> LinkMemory:
         """Return what is kept of a job, from now on if it was not before."""
