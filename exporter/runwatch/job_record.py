@@ -56,6 +56,8 @@ class _Slot:
         return self.tried and self.failure is None and self.observed is None
 
     def known(self, now: float, stale_after: float) -> bool:
+        if self.observed is not None:  # of a clock that was set back no answer lies in the future
+            self.observed = min(self.observed, now)
         return self.observed is not None and now - self.observed <= stale_after
 
 
@@ -370,7 +372,7 @@ class JobRecord:
             view = self._scheduler.digest.view(math.inf) if self._scheduler.digest is not None else None
             if view is not None and view.over is not None:
                 return view.over
-            chosen = self._chosen(0.0, math.inf)
+            chosen = self._chosen(math.inf, math.inf)
             return chosen is not None and self._histories[chosen].run.end is not None
 
     def is_unfinished(self, kind: SourceKind, position: int) -> bool:

@@ -217,6 +217,8 @@ class Watch:
             self._telemetry.set_source_up(kind, site, any(_was_read(outcome) for outcome in seen))
             self._telemetry.set_interval(kind, site, self._config.interval(kind))
             if (kind, site) in self._last_success:
+                # Of a clock that was set back no success lies in the future.
+                self._last_success[kind, site] = min(self._last_success[kind, site], self.now())
                 self._telemetry.set_last_success(kind, site, self._last_success[kind, site])
 
     def reports(self, *, apart: bool = False) -> list[JobReport]:

@@ -58,7 +58,7 @@ def _source_lines(measurements: Measurements, now: float, intervals: Intervals) 
     lines = []
     for (source,) in sorted({*answered, *asked}):
         seen = answered.get((source,))
-        said = "never answered" if seen is None else f"last answered {utc(seen)}, {duration(now - seen)} ago"
+        said = "never answered" if seen is None else f"last answered {utc(seen)}, {duration(max(0.0, now - seen))} ago"
         since = asked.get((source,))
         configured = "" if since is None else f", asked since {utc(since)}"
         lines.append(f"{source}: {said}{configured}{' (blind)' if source in blind else ''}")

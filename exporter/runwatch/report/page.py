@@ -103,7 +103,7 @@ def _linked(name: str, url: str) -> str:
 
 
 def _ago(now: float, seen: float) -> str:
-    return "never" if seen == _NEVER else f"{duration(now - seen)} ago"
+    return "never" if seen == _NEVER else f"{duration(max(0.0, now - seen))} ago"
 
 
 def _sources(reports: Sequence[JobReport], now: float, intervals: Intervals) -> str:
