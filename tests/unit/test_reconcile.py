@@ -48,6 +48,19 @@ def test_a_gap_in_which_older_steps_were_logged_again_was_not_silent(silence: fl
     assert causes([again], [event(1000)]) == ["preemption"]
 
 
+def test_a_gap_by_a_clock_that_is_ten_minutes_ahead_began_as_much_earlier() -> None:
+    # Its steps stopped 5 s before the preemption at 1000.
+    seen = [gap(1595, 3600)]
+    assert causes(seen, [event(1000)]) == ["unexplained"]
+    found = explain_gaps(seen, [event(1000)], read(*READ_ALWAYS), 8.0, ahead_seconds=560.0)
+    assert [explained.cause for explained in found] == ["preemption"]
+
+
+def test_gaps_before_and_after_the_clock_was_set_back_have_each_their_own_cause() -> None:
+    seen = [gap(9000, 9900), gap(2000, 2600), gap(4000, 4600)]
+    assert causes(seen, [event(2100, "failure"), event(4100)]) == ["unexplained", "failure", "preemption"]
+
+
 @pytest.mark.parametrize(
     ("time", "cause"),
     [

@@ -27,7 +27,7 @@ from runwatch.derive.own_word import (
 from runwatch.derive.pass_ratio import PassRatioTimes, is_low
 from runwatch.derive.phase import began_again_after, is_resuming, newest_start, phase_of, phase_of_trials
 from runwatch.derive.progress import ProgressContext, last_step_reached, measure_progress
-from runwatch.derive.reconcile import explain_gaps
+from runwatch.derive.reconcile import ExplainedGap, explain_gaps
 from runwatch.derive.rl import measure_rl
 from runwatch.derive.scheduler_measures import (
     ProgressKnown,
@@ -228,7 +228,9 @@ def _measure_history(
         text = f"history: {summary.malformed} rows or lines could not be read and were skipped"
         evidence.append(Evidence("sources", text, {"rows": summary.malformed}))
     steps = summary.steps
-    explained = explain_gaps(steps.gaps, events, scheduler, steps.interval_median) if scheduler is not None else None
+    explained: Sequence[ExplainedGap] | None = None
+    if scheduler is not None:
+        explained = explain_gaps(steps.gaps, events, scheduler, steps.interval_median, summary.ahead_seconds)
     context = ProgressContext(
         own=job.config,
         run=run,

@@ -40,21 +40,24 @@ def explain_gaps(
     interruptions: Sequence[GangInterruption],
     view: SchedulerView,
     interval_median: float | None,
+    ahead_seconds: float = 0.0,
 ) -> tuple[ExplainedGap, ...]:
     """Give each gap its cause.
 
     Args:
-        gaps: closed gaps in the order of time; they do not overlap.
+        gaps: closed gaps in the order of their steps; they overlap only where a clock was set back between them.
         interruptions: in the order of time.
         view: what is known from the scheduler, for when it was read and which attempts it shows.
         interval_median: median seconds between logged steps, for rows that an interruption kept from being logged.
+        ahead_seconds: by how much the trainer's clock is known to be ahead; its gaps seem to begin as much later.
     """
-    before = CLOCK_SLACK_SECONDS
+    before = CLOCK_SLACK_SECONDS + ahead_seconds
     if interval_median is not None:
         before = max(before, LOGGING_DELAY_INTERVALS * interval_median)
-    matched = _match(gaps, interruptions, before)
+    in_time = sorted(range(len(gaps)), key=lambda index: gaps[index].end)
+    matched = dict(zip(in_time, _match([gaps[index] for index in in_time], interruptions, before), strict=True))
     silent = gap_threshold_of(interval_median)
-    return tuple(_explain(gap, found, view, silent) for gap, found in zip(gaps, matched, strict=True))
+    return tuple(_explain(gap, matched[index], view, silent) for index, gap in enumerate(gaps))
 
 
 def _match(
