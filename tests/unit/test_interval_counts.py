@@ -12,9 +12,9 @@ from runwatch.derive.interval_counts import IntervalCounts, RateCounts
 
 
 @given(st.lists(st.floats(0, 100_000), max_size=200))
-def test_below_a_thousand_values_the_median_is_exact_to_a_microsecond(values: list[float]) -> None:
+def test_below_a_thousand_values_the_median_is_exact_to_a_nanosecond(values: list[float]) -> None:
     found = IntervalCounts(values).median()
-    assert found == (pytest.approx(median(values), abs=1e-6) if values else None)
+    assert found == (pytest.approx(median(values), abs=1e-9) if values else None)
 
 
 @given(st.lists(st.floats(0.2, 100), min_size=1, max_size=100), st.integers(11, 15))
@@ -26,6 +26,12 @@ def test_beyond_that_to_a_millisecond(values: list[float], times: int) -> None:
 def test_quick_steps_stay_exact_to_a_microsecond() -> None:
     values = [0.000_100 + i * 0.000_001 for i in range(3001)]
     assert IntervalCounts(values).median() == pytest.approx(median(values), abs=1e-9)
+
+
+@pytest.mark.parametrize("count", [10, 5000])
+def test_steps_that_are_tokens_keep_their_rate(count: int) -> None:
+    values = [10.0 / tokens for tokens in (4_194_304, 16_777_216, 50_331_648)]  # seconds a token, of steps of 10 s
+    assert IntervalCounts(values * count).median() == pytest.approx(10.0 / 16_777_216, rel=2e-3)
 
 
 def test_paging_does_not_matter_and_memory_stays_small() -> None:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_MICROSECONDS_PER_SECOND = 1_000_000
-_MILLISECOND = 1_000
+_NANOSECONDS_PER_SECOND = 1_000_000_000
+_MICROSECOND = 1_000
+_MILLISECOND = 1_000_000
 _DECIDE_AT_COUNT = 1_000
-_COARSE_FROM_SECONDS = 0.1
+_MILLISECONDS_FROM_SECONDS = 0.1
+_MICROSECONDS_FROM_SECONDS = 0.0001
 
 
 class IntervalCounts:
     """Counts of durations in seconds, for their median.
 
-    The median is exact to one microsecond below 1,000 values, and for runs whose median is then below 100 ms; else
-    to one millisecond. The unit is chosen once, at the 1,000th value, so that how the values were paged in changes
-    nothing.
+    The median is exact to one nanosecond below 1,000 values, and for runs whose median is then below 0.1 ms (they count
+    tokens as steps); to one microsecond where it is below 100 ms, else to one millisecond. The unit is chosen once, at
+    the 1,000th value, so that how the values were paged in changes nothing.
     """
 
     __slots__ = ("_counts", "_total", "_unit")
@@ -27,7 +29,7 @@ class IntervalCounts:
     def __init__(self, durations: Iterable[float] = ()) -> None:
         self._counts: dict[int, int] = {}
         self._total = 0
-        self._unit = 1  # microseconds
+        self._unit = 1  # nanoseconds
         for duration in durations:
             self.add(duration)
 
@@ -36,7 +38,7 @@ class IntervalCounts:
 
     def add(self, seconds: float) -> None:
         """Count one duration."""
-        key = round(seconds * _MICROSECONDS_PER_SECOND / self._unit)
+        key = round(seconds * _NANOSECONDS_PER_SECOND / self._unit)
         self._counts[key] = self._counts.get(key, 0) + 1
         self._total += 1
         if self._total == _DECIDE_AT_COUNT:
@@ -55,16 +57,17 @@ class IntervalCounts:
             if lower is None and seen > lower_rank:
                 lower = key
             if seen > upper_rank:
-                return ((lower if lower is not None else key) + key) / 2 * self._unit / _MICROSECONDS_PER_SECOND
+                return ((lower if lower is not None else key) + key) / 2 * self._unit / _NANOSECONDS_PER_SECOND
         return None
 
     def _choose_unit(self) -> None:
         median = self.median()
-        if median is None or median < _COARSE_FROM_SECONDS:
+        if median is None or median < _MICROSECONDS_FROM_SECONDS:
             return
-        fine, self._counts, self._unit = self._counts, {}, _MILLISECOND
+        unit = _MILLISECOND if median >= _MILLISECONDS_FROM_SECONDS else _MICROSECOND
+        fine, self._counts, self._unit = self._counts, {}, unit
         for key, count in fine.items():
-            coarse = round(key / _MILLISECOND)
+            coarse = round(key / unit)
             self._counts[coarse] = self._counts.get(coarse, 0) + count
 
 
