@@ -120,6 +120,13 @@ def test_a_replay_cut_short_by_a_step_above_the_high_water_mark_counts_up_to_it(
     assert summary.replayed_steps == 3  # 2, 3, 4
 
 
+def test_a_rank_whose_lines_come_a_step_late_does_nothing_again() -> None:
+    rows = [row for step in range(2, 100) for row in ((step, 10.0 * step), (step - 1, 10.0 * step + 0.1))]
+    summary = timeline_of(rows).summary()
+    assert (summary.replayed_steps, summary.replaying, summary.latest_step) == (0, False, 99)
+    assert (summary.step_duration, summary.latest_time) == (10.0, 990.0)
+
+
 def test_the_runs_own_clock_shows_a_restart_that_the_steps_hide() -> None:
     timeline = StepTimeline()
     for step in range(10):

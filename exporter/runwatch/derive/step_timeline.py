@@ -33,6 +33,10 @@ CLOCK_SET_BACK_SECONDS = 10.0
 """A new step dated this much before the highest shows that the clock was set back, or that the run went on at a host
 whose clock differs. Less is disorder among the lines of a log."""
 
+_DISORDER_SECONDS = 1.0
+"""No trainer loads a checkpoint and makes a step within this: an older step that comes so soon behind a newer one is
+another rank's line, and nothing was done again."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepInterval:
@@ -163,6 +167,8 @@ class StepTimeline:
             begins_attempt: the row is the first of another start of the run.
         """
         restarted = begins_attempt or self._clock_stood_still(time, runtime)
+        if not restarted and self._is_late_line(step, time):
+            return
         self._done_again.add(step, restarted=restarted)
         previous, self._latest = self._latest, (step, time)
         self._restarted = self._restarted or (restarted and previous is not None)
@@ -178,6 +184,11 @@ class StepTimeline:
             self._restarted = self._restarted or step < previous[0]
             return
         self._add_new(step, time, runtime, self._high_water)
+
+    def _is_late_line(self, step: int, time: float) -> bool:
+        if self._latest is None or step >= self._latest[0]:
+            return False
+        return 0 <= time - self._latest[1] < _DISORDER_SECONDS
 
     def _add_new(self, step: int, time: float, runtime: float | None, high: tuple[int, float]) -> None:
         high_step, high_time = high
