@@ -3,8 +3,12 @@
 port: metrics
 path: /metrics
 scheme: {{ lower .root.Values.webConfig.scheme }}
-interval: {{ .monitor.interval }}
-scrapeTimeout: {{ .monitor.scrapeTimeout }}
+{{- with .monitor.interval }}
+interval: {{ . }}
+{{- end }}
+{{- with .monitor.scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
 {{- with .monitor.tlsConfig }}
 tlsConfig:
   {{- toYaml . | nindent 2 }}

@@ -19,15 +19,21 @@ app.kubernetes.io/name: {{ include "runwatch.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote }}
 {{- end -}}
 
+{{/* Labels of an object, each key once: many who read a manifest refuse one that is there twice. */}}
 {{- define "runwatch.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{ include "runwatch.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/part-of: runwatch
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- include "runwatch.labelsWith" (list . dict) -}}
+{{- end -}}
+
+{{/* The same with those of one object, for (list ROOT LABELS). They win over commonLabels, and what selectors and Helm
+look for wins over both. */}}
+{{- define "runwatch.labelsWith" -}}
+{{- $root := index . 0 -}}
+{{- $fixed := include "runwatch.selectorLabels" $root | fromYaml -}}
+{{- $_ := set $fixed "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $chart := printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
+{{- $usual := dict "helm.sh/chart" $chart "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $_ := set $usual "app.kubernetes.io/part-of" "runwatch" -}}
+{{- toYaml (merge $fixed (default dict (index . 1) | deepCopy) (default dict $root.Values.commonLabels | deepCopy) $usual) -}}
 {{- end -}}
 
 {{- define "runwatch.serviceAccountName" -}}

@@ -14,25 +14,26 @@ httpGet:
 {{- end }}
 {{- end -}}
 
+{{/* Annotations of the pod, each key once: those that are given win over the scrape's. */}}
+{{- define "runwatch.podAnnotations" -}}
+{{- $fixed := dict "checksum/config" (include "runwatch.config" . | sha256sum) -}}
+{{- $scrape := dict -}}
+{{- if and .Values.scrapeAnnotations.enabled (not (or .Values.serviceMonitor.enabled .Values.podMonitor.enabled)) -}}
+{{- $_ := set $scrape "prometheus.io/scrape" "true" -}}
+{{- $_ := set $scrape "prometheus.io/path" "/metrics" -}}
+{{- $_ := set $scrape "prometheus.io/port" (include "runwatch.port" .) -}}
+{{- $_ := set $scrape "prometheus.io/scheme" (lower .Values.webConfig.scheme) -}}
+{{- end -}}
+{{- toYaml (merge $fixed (default dict .Values.podAnnotations | deepCopy) $scrape) -}}
+{{- end -}}
+
 {{/* The pod of Deployment and StatefulSet alike. */}}
 {{- define "runwatch.pod" -}}
 metadata:
   labels:
-    {{- include "runwatch.labels" . | nindent 4 }}
-    {{- with .Values.podLabels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "runwatch.labelsWith" (list . .Values.podLabels) | nindent 4 }}
   annotations:
-    checksum/config: {{ include "runwatch.config" . | sha256sum }}
-    {{- if and .Values.scrapeAnnotations.enabled (not (or .Values.serviceMonitor.enabled .Values.podMonitor.enabled)) }}
-    prometheus.io/scrape: "true"
-    prometheus.io/path: /metrics
-    prometheus.io/port: {{ include "runwatch.port" . | quote }}
-    prometheus.io/scheme: {{ lower .Values.webConfig.scheme }}
-    {{- end }}
-    {{- with .Values.podAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "runwatch.podAnnotations" . | nindent 4 }}
 spec:
   serviceAccountName: {{ include "runwatch.serviceAccountName" . | quote }}
   automountServiceAccountToken: {{ ne (include "runwatch.kubernetesNamespaces" .) "" }}
