@@ -27,6 +27,13 @@ def test_it_starts_commands_that_there_are() -> None:
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
 
 
+def test_it_comes_back_whatever_ended_it() -> None:
+    """A reload just after a start ends the exporter by SIGHUP, before it has a handler: for systemd that is a success,
+    after which `on-failure` would start nothing. `systemctl stop` alone leaves it ended."""
+    assert unit()["Service"]["Restart"] == "always"
+    assert "SuccessExitStatus" not in unit()["Service"]
+
+
 def test_paths_in_the_unit_are_those_of_the_guide() -> None:
     guide = (ROOT / "docs" / "install.md").read_text()
     service = unit()["Service"]
