@@ -22,7 +22,7 @@ from tests.helm.chart_rendering import CHART_FOLDER, EVERYTHING, TOP, texts
 TEMPLATES = sorted((CHART_FOLDER / "templates").iterdir())
 
 # All that the templates use. Go's own are those of Go 1.17, the rest Sprig's 3.2 and Helm's: what Helm 3.8 is made of.
-GO_FUNCTIONS = {"and", "eq", "gt", "index", "ne", "not", "or", "printf"}
+GO_FUNCTIONS = {"and", "eq", "gt", "index", "len", "ne", "not", "or", "printf"}
 SPRIG_FUNCTIONS = {
     *("append", "base", "compact", "contains", "deepCopy", "default", "dict", "fail", "get", "hasKey", "int", "join"),
     *(

@@ -148,3 +148,20 @@ def test_the_notes_say_what_is_missing() -> None:
     assert "port-forward demo-runwatch-0 9877:9877" in everything
     assert "-n grafana get configmaps -l grafana_dashboard=1" in everything
     assert "nothing is watched" not in everything
+
+
+def test_the_notes_name_the_receivers_that_call_nobody() -> None:
+    def told(**alertmanager: Any) -> str:
+        return texts({"alertmanagerConfig": {"enabled": True, **alertmanager}})["NOTES.txt"]
+
+    everyone = (
+        "dead-mans-switch, webhook, training-page, training-notify, trials-page, trials-notify, platform-page, "
+        "platform-notify"
+    )
+    assert f"keys are yours: {everyone}." in told()
+    assert "grafana.example.org" in told()
+    own = [{"name": name} for name in everyone.split(", ") if name != "trials-page"]
+    assert "keys are yours: trials-page." in told(receivers=own)
+    ours = told(receivers=[*own, {"name": "trials-page"}], baseUrl="https://grafana.team.org")
+    assert "WARNING" not in ours
+    assert "are examples" not in texts()["NOTES.txt"]

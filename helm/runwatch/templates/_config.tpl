@@ -68,3 +68,18 @@
 {{- end -}}
 {{- keys $ports | sortAlpha | join "," -}}
 {{- end -}}
+
+{{/* Receivers of alerts/alertmanager.yml that none of the given ones replaces, with commas between. */}}
+{{- define "runwatch.exampleReceivers" -}}
+{{- $own := dict -}}
+{{- range .Values.alertmanagerConfig.receivers -}}
+{{- $_ := set $own .name true -}}
+{{- end -}}
+{{- $examples := list -}}
+{{- range (.Files.Get "files/alertmanager.yml" | fromYaml).receivers -}}
+{{- if and (gt (len .) 1) (not (hasKey $own .name)) -}}
+{{- $examples = append $examples .name -}}
+{{- end -}}
+{{- end -}}
+{{- join ", " $examples -}}
+{{- end -}}
