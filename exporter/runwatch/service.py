@@ -24,6 +24,7 @@ from runwatch.report.grids import render_grids
 from runwatch.report.page import render_page
 from runwatch.server.listening import Address
 from runwatch.server.process import ReloadResult, ServerGoneError, ServerProcess
+from runwatch.source_log import SourceLog
 from runwatch.sources.registry import SourceSet
 from runwatch.telemetry import Telemetry
 from runwatch.watch import Watch
@@ -56,6 +57,7 @@ class Service:
         self._discovered = threading.Event()
         self._look_now = threading.Event()
         self._exposition = Exposition()
+        self._source_log = SourceLog()
         self._exposed: set[str] = set()
         self._publishing = threading.Lock()
         self._configuring = threading.RLock()
@@ -127,6 +129,7 @@ class Service:
             # Asked before the reports are made: what a source brings from here on is not in them.
             all_tried = self._discovered.is_set() and self._poller.every_source_tried()
             reports = self._watch.reports(apart=True)
+            self._source_log.note(self._watch.health)
             for report in reports:
                 self._exposition.update(report)
             # What cannot be derived keeps its last values, and its observed times stand still.

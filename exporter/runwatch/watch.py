@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from weakref import WeakKeyDictionary
@@ -61,6 +61,7 @@ class Watch:
         self._last_success: dict[tuple[SourceKind, str], float] = {}
         self._blind: frozenset[tuple[SourceKind, str]] = frozenset()
         self.unmeasured: frozenset[str] = frozenset()
+        self.health: Mapping[tuple[SourceKind, str], Failure | bool] = {}
 
     def now(self) -> float:
         """Return the time that this output is made for, Unix seconds."""
@@ -194,6 +195,7 @@ class Watch:
     def note_health(self) -> None:
         """Tell for each source and site whether at least one of its jobs that are not over could be read.
 
+        `health` has the same, with one failure of those that were seen where it is down, and False where none was.
         Where jobs are looked for in vain and none is known, none could be read: how many there are nobody can say.
 
         Done for all sources at once: what one source says of a job's end decides whether another still counts, and a
@@ -213,13 +215,18 @@ class Watch:
             self._used = set(outcomes)
         for kind, site in sorted(gone):
             self._telemetry.drop_source(kind, site)
+        health: dict[tuple[SourceKind, str], Failure | bool] = {}
         for (kind, site), seen in sorted(outcomes.items()):
-            self._telemetry.set_source_up(kind, site, any(_was_read(outcome) for outcome in seen))
+            is_up = any(_was_read(outcome) for outcome in seen)
+            failure = next((outcome for outcome in seen if isinstance(outcome, Failure)), False)
+            health[kind, site] = True if is_up else failure
+            self._telemetry.set_source_up(kind, site, is_up)
             self._telemetry.set_interval(kind, site, self._config.interval(kind))
             if (kind, site) in self._last_success:
                 # Of a clock that was set back no success lies in the future.
                 self._last_success[kind, site] = min(self._last_success[kind, site], self.now())
                 self._telemetry.set_last_success(kind, site, self._last_success[kind, site])
+        self.health = health
 
     def reports(self, *, apart: bool = False) -> list[JobReport]:
         """Derive the reports of all jobs but those that ended longer than `linger` ago, by run name.

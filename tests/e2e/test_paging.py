@@ -220,6 +220,11 @@ def test_dead_mans_switch_hears_the_watchdog_and_nothing_else(chain: Chain) -> N
     assert (body["status"], names(body, "firing")) == ("firing", {"Watchdog"})
 
 
+def test_exporters_log_says_once_why_a_source_is_down(chain: Chain) -> None:
+    said = written_so_far(chain.fleet.config.with_suffix(".log"))
+    assert said.count("scheduler at south cannot be read: network: ") == 1
+
+
 def test_receivers_get_their_secrets_and_no_log_does(chain: Chain) -> None:
     assert {post.authorization for post in chain.arrived if post.path == WEBHOOK} == {"Bearer secret of webhook-token"}
     [switch] = [post for post in chain.arrived if post.path == SWITCH]
