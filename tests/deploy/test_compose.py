@@ -14,7 +14,7 @@ from runwatch.config.load import check
 from tests.deploy.image_steps import ROOT
 from tests.required_programs import required_program
 
-EXTERNAL = {"runwatch.yaml", "secrets"}
+EXTERNAL = {"runwatch.yaml", "alertmanager"}
 """What who installs it brings himself."""
 
 
@@ -91,7 +91,10 @@ def test_alertmanager_finds_templates_and_secrets(composed: dict[str, Any]) -> N
     config = where["/etc/alertmanager/alertmanager.yml"].read_text()
     assert "templates/*.tmpl" in config
     assert list(where["/etc/alertmanager/templates"].glob("*.tmpl"))
-    assert where["/etc/alertmanager/secrets"] == ROOT / "deploy" / "secrets"
+    # A folder of its own: the keys of W&B and Grafana are not Alertmanager's to read.
+    assert where["/etc/alertmanager/secrets"] == ROOT / "deploy" / "secrets" / "alertmanager"
+    others = {Path(secret["file"]).parent for secret in composed["secrets"].values()}
+    assert others == {ROOT / "deploy" / "secrets"}
     assert "/etc/alertmanager/secrets/" in config
 
 
