@@ -6,13 +6,15 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from runwatch.facts import Failure, FailureReason, SchedulerState
+from tests.e2e.running_server import eventually
 from tests.peers.iris_server import IrisServer, attempt, job, serving_iris
-from tests.peers.iris_watch import watch_iris
+from tests.peers.iris_watch import SITE, watch_iris
 
 JOB = "/u1/a"
 
@@ -90,6 +92,19 @@ def test_a_controller_that_hangs_costs_no_more_than_the_deadline(server: IrisSer
             assert time.monotonic() - began < 1.2
         server.hang_seconds = 0.0
         assert watch.facts(JOB).state is SchedulerState.RUNNING
+
+
+def test_a_look_that_waits_behind_a_hanging_one_ends_when_the_source_is_closed(server: IrisServer) -> None:
+    """As when the exporter is stopped: no fault of its own, and no job is told to be gone."""
+    server.hang_seconds = 1.5
+    with watch_iris(server.url) as watch, ThreadPoolExecutor(2) as threads:
+        searching = threads.submit(watch.source.find, SITE, ".*")
+        eventually(lambda: server.calls.total() > 0, "the search is under way", 10)
+        waiting = threads.submit(watch.failure, JOB)
+        time.sleep(0.3)
+        watch.source.close()
+        assert waiting.result(10).reason is FailureReason.OTHER
+        assert isinstance(searching.result(10), Failure)
 
 
 @pytest.mark.parametrize("bad", ["a", "u1/a", "/u1", "/u1/", "//a", "/u1/a/", "1234567"])

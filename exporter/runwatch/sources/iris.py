@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 from runwatch.config.model import Site
 from runwatch.facts import (
@@ -36,6 +36,7 @@ _SEARCH_REMEMBERED_SECONDS = 900.0
 _LOOK_FRACTION = 0.9
 _LONGEST_LOG_TAIL = 10_000
 _IDS_PER_REQUEST = 500
+_CLOSED = Failure(FailureReason.OTHER, "the source was closed before its turn to look")
 
 
 class IrisScheduler:
@@ -109,6 +110,8 @@ class IrisScheduler:
         search = self._thread.submit(self._search, expression, until)
         try:
             return search.result(self._deadline)
+        except CancelledError:
+            return _CLOSED
         except TimeoutError:
             search.cancel()
             return Failure(FailureReason.TIMEOUT, f"no listing from the controller within {self._deadline:g} s")
@@ -150,6 +153,8 @@ class IrisScheduler:
         self._look = self._thread.submit(self._look_at, job_ids, until)
         try:
             return self._look.result(self._deadline)
+        except CancelledError:
+            return _CLOSED
         except TimeoutError:
             return Failure(FailureReason.TIMEOUT, f"no answer from the controller within {self._deadline:g} s")
 
