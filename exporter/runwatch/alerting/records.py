@@ -38,16 +38,7 @@ def beyond_interval(age: str, floor: float) -> str:
 
 _AGE_SEEN = "(time() - mljob:observed_timestamp_seconds)"
 
-# Until a scheduler that was just begun to be asked has answered, its history may take a job for running that waits.
-# Later it is a wrong name, and told as such, unless the whole source is down.
-_NEVER_ANSWERED = lines(
-    f'time() - min by ({JOB}, source) (mljob_source_configured_timestamp_seconds{{source="scheduler"}})',
-    "unless on (run, site, source) mljob:observed_timestamp_seconds",
-)
-_SCHEDULER_UNREAD = either(
-    lines(grouped(_NEVER_ANSWERED), f"<= {number(t.NEVER_READ_SECONDS)}"),
-    lines(grouped(_NEVER_ANSWERED), "and on (source, site) (runwatch:source_up == 0)"),
-)
+_UNREAD_SCHEDULER = "mljob:unread_scheduler_asked_timestamp_seconds"
 
 
 def _of_the_living(metric: str, word: str, deciding: str) -> tuple[Recording, Recording]:
@@ -112,6 +103,13 @@ IDENTITY = [
     ),
     Recording("mljob:end_timestamp_seconds", f"max by ({JOB}) (mljob_end_timestamp_seconds) and mljob:ended"),
     Recording(
+        _UNREAD_SCHEDULER,
+        lines(
+            f'min by ({JOB}, source) (mljob_source_configured_timestamp_seconds{{source="scheduler"}})',
+            "unless on (run, site, source) mljob:observed_timestamp_seconds",
+        ),
+    ),
+    Recording(
         "mljob:blind",
         lines(
             grouped(
@@ -122,7 +120,10 @@ IDENTITY = [
                         f"{_AGE_SEEN} > {number(t.BLIND_FLOOR_SECONDS)}",
                         "unless on (source, site) runwatch:source_interval_seconds",
                     ),
-                    _SCHEDULER_UNREAD,
+                    # Until it has answered, the history may take a job for running that waits. Later it is a wrong
+                    # name, and told as such, unless the whole source is down.
+                    f"{_UNREAD_SCHEDULER} >= time() - {number(t.NEVER_READ_SECONDS)}",
+                    f"{_UNREAD_SCHEDULER} and on (source, site) (runwatch:source_up == 0)",
                 )
             ),
             but_not("mljob:ended"),
