@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import shutil
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -36,6 +35,7 @@ from tests.e2e.running_exporter import serving
 from tests.e2e.running_server import eventually
 from tests.grafana.dashboard_parts import FOLDER, Json
 from tests.grafana.fleet import JOBS, write_fleet
+from tests.http_serving import serving_http
 
 RULES = Path(__file__).parents[2] / "alerts" / "rules" / "runwatch.yaml"
 LOOKED_AT = live_name("lab", "math-rl", 7)
@@ -77,24 +77,24 @@ def prometheus_of_many(folder: Path) -> Iterator[PrometheusOfMany]:
     blocks = folder / "blocks"
     _write_blocks(folder, blocks, bodies, int(time.time()))
     config = folder / "prometheus.json"
-    with _served(bodies) as port:
-        _configure(config, port, scrape="8s", evaluate=SELDOM)
+    with _served(bodies) as target:
+        _configure(config, target, scrape="8s", evaluate=SELDOM)
         # With this longest block nothing is joined: it would be while queries are measured.
         keep = ("--storage.tsdb.retention.time=60d", "--storage.tsdb.max-block-duration=2h")
         fill = functools.partial(shutil.copytree, blocks)
         with running(config, folder, "--web.enable-lifecycle", *keep, fill=fill) as prometheus:
-            _scrape_once_and_no_more(prometheus, config, port)
+            _scrape_once_and_no_more(prometheus, config, target)
             seen: dict[str, Json] = {}
             eventually(functools.partial(_evaluated_often, prometheus, seen), "the rules were evaluated", 240)
             now = int(time.time())
-            _configure(config, port, scrape=SELDOM, evaluate=SELDOM)
+            _configure(config, target, scrape=SELDOM, evaluate=SELDOM)
             _reload(prometheus)
             group = min([*seen.values()][1:], key=lambda each: float(each["evaluationTime"]))
             rules = sorted(((rule["evaluationTime"], rule["name"]) for rule in group["rules"]), reverse=True)
             yield PrometheusOfMany(prometheus, now, group["evaluationTime"], rules)
 
 
-def _scrape_once_and_no_more(prometheus: Prometheus, config: Path, port: int) -> None:
+def _scrape_once_and_no_more(prometheus: Prometheus, config: Path, target: str) -> None:
     """Wait until all was scraped, then end the scraping and have the rules evaluated.
 
     The new config breaks off a scrape that is under way, and Prometheus takes it for a failed one: all its series end.
@@ -106,11 +106,11 @@ def _scrape_once_and_no_more(prometheus: Prometheus, config: Path, port: int) ->
 
     for _ in range(BROKEN_OFF):
         eventually(all_there, "all was scraped", 120)
-        _configure(config, port, scrape=SELDOM, evaluate="8s")
+        _configure(config, target, scrape=SELDOM, evaluate="8s")
         _reload(prometheus)
         if all_there():
             return
-        _configure(config, port, scrape="8s", evaluate=SELDOM)
+        _configure(config, target, scrape="8s", evaluate=SELDOM)
         _reload(prometheus)
     raise AssertionError(f"a scrape was broken off {BROKEN_OFF} times")
 
@@ -176,8 +176,8 @@ def _write_block(text: Path, blocks: Path, parts: Iterator[bytes]) -> None:
 
 
 @contextmanager
-def _served(bodies: Mapping[str, str]) -> Iterator[int]:
-    """Serve what each site's exporter would at a path of its name, and give the port."""
+def _served(bodies: Mapping[str, str]) -> Iterator[str]:
+    """Serve what each site's exporter would at a path of its name, and give the scrape target."""
     encoded = {f"/{site}": body.encode() for site, body in bodies.items()}
 
     class Handler(BaseHTTPRequestHandler):
@@ -192,17 +192,11 @@ def _served(bodies: Mapping[str, str]) -> Iterator[int]:
         def log_message(self, format: str, *arguments: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving_http(Handler) as url:
+        yield url.removeprefix("http://")
 
 
-def _configure(config: Path, port: int, *, scrape: str, evaluate: str) -> None:
+def _configure(config: Path, target: str, *, scrape: str, evaluate: str) -> None:
     """Write the config: a target for each site, and the rules, none of which waits before it fires."""
     content = yaml.safe_load(RULES.read_text())
     for group in content["groups"]:
@@ -218,7 +212,7 @@ def _configure(config: Path, port: int, *, scrape: str, evaluate: str) -> None:
             "metrics_path": f"/{site}",
             "static_configs": [
                 {
-                    "targets": [f"127.0.0.1:{port}"],
+                    "targets": [target],
                     "labels": {"job": "runwatch", "instance": site, "shard": site},
                 }
             ],

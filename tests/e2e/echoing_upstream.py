@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.http_serving import serving_http
 
 
 class _Echo(BaseHTTPRequestHandler):
@@ -38,12 +39,5 @@ class _Echo(BaseHTTPRequestHandler):
 def echoing(status: int) -> Iterator[tuple[str, list[str]]]:
     """Serve on a free port; gives its address and the list of all that it heard."""
     heard: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Echo,), {"status": status, "heard": heard}))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", heard
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
+    with serving_http(type("Handler", (_Echo,), {"status": status, "heard": heard})) as url:
+        yield url, heard

@@ -14,11 +14,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.grafana.moving_run import going_on
 from tests.grafana.node_installation import HOW_TO_INSTALL, node_installation
 from tests.grafana.node_programs import SOURCES, build_panel_program, installed_node, packages_of
 from tests.grafana.watched_fleet import watched_fleet
+from tests.http_serving import serving_http
 
 DASHBOARDS = Path(__file__).parents[2] / "grafana" / "dashboards"
 PAGE = SOURCES / "pictures"
@@ -54,14 +54,8 @@ class _Quiet(SimpleHTTPRequestHandler):
 @contextmanager
 def _served(folder: Path) -> Iterator[str]:
     handler = functools.partial(_Quiet, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving_http(handler) as url:
+        yield url
 
 
 def build_page(folder: Path) -> None:

@@ -135,10 +135,10 @@ def looks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looks]:
         for source in ("history", "log")
     )
     pages: dict[str, Page] = {"a": lambda: replicas.a() + up, "b": lambda: replicas.b() + up, "c": replicas.c}
-    with served(pages) as port:
+    with served(pages) as target:
         targets = [
             {
-                "targets": [f"127.0.0.1:{port}"],
+                "targets": [target],
                 "labels": {"instance": name, "__metrics_path__": f"/{name}", "shard": "1" if name == "c" else "0"},
             }
             for name in pages

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from runwatch.exposition import escape_label_value
+from tests.http_serving import serving_http
 
 HOUR = 3600.0
 SOURCES = ("scheduler", "history")
@@ -69,8 +69,8 @@ class Told:
 
 
 @contextmanager
-def served(pages: dict[str, Page]) -> Iterator[int]:
-    """Serve pages by their names, as they are when they are asked for, and return the port."""
+def served(pages: dict[str, Page]) -> Iterator[str]:
+    """Serve pages by their names, as they are when they are asked for, and return the scrape target."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -84,12 +84,5 @@ def served(pages: dict[str, Page]) -> Iterator[int]:
         def log_message(self, *_: object) -> None:
             """Say nothing on stderr."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving_http(Handler) as url:
+        yield url.removeprefix("http://")

@@ -19,6 +19,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.required_programs import lacking
+
 _TOP = Path(__file__).parents[2]
 _DRIVER = Path(__file__).with_name("iris_driver.py")
 _INSTALL = (
@@ -32,9 +34,7 @@ def iris_python() -> str:
     named = os.environ.get("RUNWATCH_IRIS_PYTHON")
     python = Path(named) if named else _TOP / ".venv-iris" / "bin" / "python"
     if not python.is_file():
-        if os.environ.get("CI"):
-            pytest.fail(_INSTALL)
-        pytest.skip(_INSTALL)
+        lacking(_INSTALL)
     return str(python)
 
 

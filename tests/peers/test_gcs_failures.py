@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -17,6 +17,7 @@ from runwatch.facts import Checkpoint, CheckpointListing, Failure, FailureReason
 from runwatch.fleet import Job
 from runwatch.sources.checkpoints import CheckpointReader
 from runwatch.sources.gcs import GcsConnection
+from tests.http_serving import serving_http
 from tests.peers.gcs_server import client_of
 
 JSON = "application/json"
@@ -82,17 +83,12 @@ def running(respond: Callable[[str, str], Answer]) -> Iterator[Service]:
         def log_message(self, format: str, *args: object) -> None:
             """Keep the test's output clean."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    service.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield service
-    finally:
-        service.release.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving_http(Handler) as url:
+        service.url = url
+        try:
+            yield service
+        finally:
+            service.release.set()
 
 
 def look(service: Service, *roots: str) -> CheckpointListing | Failure:

@@ -7,6 +7,8 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -214,13 +216,22 @@ print(kept.recall("s", "1", "k"))
 """
 
 
-def test_a_file_that_may_not_be_read_is_kept_aside() -> None:
+@contextmanager
+def unreadable_state_file(content: str, of_folder: int) -> Iterator[tuple[Path, str, str]]:
+    """Run `READ_ONLY` on a state file that nobody may read; gives its folder and what was printed."""
+    # Not below tmp_path, which nobody but its owner may enter.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "state.json").write_text("somebody's own")
+        (folder / "state.json").write_text(content)
         (folder / "state.json").chmod(0o000)
-        folder.chmod(0o777)
-        subprocess.run([sys.executable, "-c", READ_ONLY, name], capture_output=True, check=True)
+        folder.chmod(of_folder)
+        ran = subprocess.run([sys.executable, "-c", READ_ONLY, name], capture_output=True, text=True, check=True)
+        folder.chmod(0o755)
+        yield folder, ran.stdout, ran.stderr
+
+
+def test_a_file_that_may_not_be_read_is_kept_aside() -> None:
+    with unreadable_state_file("somebody's own", 0o777) as (folder, _, _):
         aside = folder / "state.json.unreadable"
         aside.chmod(0o600)
         assert aside.read_text() == "somebody's own"
@@ -229,18 +240,11 @@ def test_a_file_that_may_not_be_read_is_kept_aside() -> None:
 
 
 def test_a_file_that_may_not_be_read_in_a_folder_that_may_not_be_written() -> None:
-    # Not below tmp_path, which nobody but its owner may enter.
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "state.json").write_text("{}")
-        (folder / "state.json").chmod(0o000)
-        folder.chmod(0o555)
-        ran = subprocess.run([sys.executable, "-c", READ_ONLY, name], capture_output=True, text=True, check=True)
-        folder.chmod(0o755)
+    with unreadable_state_file("{}", 0o555) as (folder, output, errors):
         assert [entry.name for entry in folder.iterdir()] == ["state.json"]
-    assert ran.stdout == "('a',)\n"
-    lines = [line for line in ran.stderr.splitlines() if line.startswith("WARNING")]
+    assert output == "('a',)\n"
+    lines = [line for line in errors.splitlines() if line.startswith("WARNING")]
     assert [("cannot be read" in line, "cannot be written" in line) for line in lines] == [
         (True, False),
         (False, True),
-    ], ran.stderr
+    ], errors

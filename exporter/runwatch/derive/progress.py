@@ -254,13 +254,7 @@ def _not_finite_evidence(quantity: LoggedQuantity, what: str) -> list[Evidence]:
     latest = quantity.latest
     if latest is None or math.isfinite(latest.value):
         return []
-    fields: dict[str, object] = {
-        "key": latest.key,
-        "step": latest.step,
-        "row": latest.cursor,
-        "row_timestamp_seconds": latest.time,
-    }
-    return [Evidence("values", f"the latest {what} is {latest.value!r}, from {latest.key}", fields)]
+    return [Evidence("values", f"the latest {what} is {latest.value!r}, from {latest.key}", _row_of(latest))]
 
 
 def _nonfinite(quantity: LoggedQuantity, on_some_ranks: bool = False) -> float | None:
