@@ -52,7 +52,8 @@ class Submitted:
         self.submit("cancelled early", "--hold", "--wrap", "sleep 300")
         self.submit("exit 3", "--wrap", "exit 3")
         self.submit("kill -9", "--wrap", "kill -9 $$")
-        self.submit("failed step", "--wrap", 'srun --ntasks=1 bash -c "exit 7"; exit 0')
+        # A job that ends before the controller has heard of its step's end keeps none of the step's exit code.
+        self.submit("failed step", "--wrap", 'srun --ntasks=1 bash -c "exit 7"; sleep 2; exit 0')
         fine = self.submit("fine", "--wrap", "exit 0")
         self.ids["fine, never"] = self.cluster.submit(
             "-J", "fine", f"--dependency=afternotok:{fine}", "--wrap", "sleep 300"

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,11 @@ def read(reader: WandbOfflineReader, directory: Path) -> HistoryUpdate:
 
 
 def write_run(directory: Path, first: int, last: int, exit_code: int) -> None:
-    """Have the real client write an offline run of the steps first to last - 1."""
+    """Have the real client write an offline run of the steps first to last - 1.
+
+    The client names the folder by the second: two runs that begin within one would write over each other.
+    """
+    time.sleep(1.0 - time.time() % 1.0)
     environment = {
         **os.environ,
         "WANDB_MODE": "offline",
