@@ -93,8 +93,9 @@ def check(config_path: Path) -> None:
 def serve(config_path: Path, shard: str | None) -> None:
     """Poll for ever and serve /metrics, the page, health and reload."""
     from runwatch.commands import serve as run
+    from runwatch.ending import end_process
 
-    sys.exit(run(config_path, shard))
+    end_process(run(config_path, shard))
 
 
 @main.command()

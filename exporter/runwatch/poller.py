@@ -117,7 +117,8 @@ class Poller:
     def stop(self, seconds: float) -> None:
         """Ask all loops to end and wait for them, at most so long in all; a hung upstream holds nobody up."""
         until = time.monotonic() + seconds
-        for loop in self._loops.values():
+        loops = list(self._loops.values())  # discovery goes on meanwhile
+        for loop in loops:
             loop.stop()
-        for loop in self._loops.values():
+        for loop in loops:
             loop.join(max(until - time.monotonic(), 0.0))

@@ -13,6 +13,7 @@ from runwatch.config.load import load_config
 from runwatch.config.model import Config
 from runwatch.contained import Contained
 from runwatch.discovery import Finders, FleetFinder
+from runwatch.ending import bound_the_end
 from runwatch.exposition import Exposition
 from runwatch.fleet import Fleet
 from runwatch.found.shards import Shard
@@ -31,6 +32,7 @@ from runwatch.watch import Watch
 
 _log = logging.getLogger(__name__)
 
+_HEAR_SECONDS = 1.0
 _STOP_SECONDS = 3.0
 _RETIRE_SECONDS = 120.0
 _PAGE_SECONDS = 5.0
@@ -83,7 +85,11 @@ class Service:
 
     def wait(self) -> int:
         """Wait until `stop` is called or the server's process is gone; return the exit code."""
-        self._ended.wait()
+        # A signal is heard only when the main thread runs Python, and it does not wake this wait where the system gave
+        # it to another thread, or gave it just before the wait began.
+        while not self._ended.wait(_HEAR_SECONDS):
+            pass
+        bound_the_end()
         self._look_now.set()
         self._poller.stop(_STOP_SECONDS)
         self._server.stop()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.e2e.prometheus_process import STARTS, free_port, get, is_ready_or_over
 from tests.e2e.running_server import eventually, written_so_far
+from tests.ending_processes import end
 from tests.required_programs import required_program
 
 NAMES = ("prometheus-alertmanager", "alertmanager")  # Debian's name, and the project's own
@@ -57,6 +58,5 @@ def alerting(config: Path, folder: Path) -> Iterator[Alertmanager]:
                 yield Alertmanager(url, log)
                 return
         finally:
-            process.terminate()
-            process.wait(30)
+            end(process, log)
     raise AssertionError(written_so_far(log))

@@ -16,6 +16,7 @@ from urllib.request import urlopen
 
 from tests.e2e.prometheus_tools import promtool
 from tests.e2e.running_server import eventually, written_so_far
+from tests.ending_processes import end
 from tests.required_programs import required_program
 
 STARTS = 3  # somebody else may take the free port before Prometheus binds it
@@ -111,8 +112,7 @@ def running(
                 yield Prometheus(url)
                 return
         finally:
-            process.terminate()
-            process.wait(30)
+            end(process, log)
     raise AssertionError(written_so_far(log))
 
 

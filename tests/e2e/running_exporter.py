@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.e2e.prometheus_process import answers, get
 from tests.e2e.running_server import eventually, written_so_far
+from tests.ending_processes import end
 
 SERVING = re.compile(r"^serving http://127\.0\.0\.1:(\d+)$", re.MULTILINE)
 
@@ -46,5 +47,4 @@ def serving(config: Path, *arguments: str) -> Iterator[Exporter]:
         eventually(lambda: answers(f"http://127.0.0.1:{port}/-/ready"), "it is ready", 60)
         yield Exporter(process, port)
     finally:
-        process.terminate()
-        process.wait(30)
+        end(process, log)

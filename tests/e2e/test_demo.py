@@ -21,6 +21,7 @@ from runwatch.demo.fleet import BRINGUP, COLLAPSING, ENDED, EVAL, FAILED, LIVE, 
 from tests.e2e.alertmanager_process import alertmanager_program
 from tests.e2e.prometheus_process import Prometheus, get, prometheus_program
 from tests.e2e.running_server import eventually, written_so_far
+from tests.ending_processes import end
 
 LAST_LINE = "Ctrl-C ends all of it."
 ALL_JOBS = (ENDED, LIVE, STALLED, RL, COLLAPSING, BRINGUP, FAILED, LOGGED, EVAL)
@@ -59,8 +60,7 @@ def running_demo(tmp_path: Path, port: int, **environment: str) -> Iterator[Demo
         assert process.poll() is None, written_so_far(output)
         yield Demo(process, output, temporary)
     finally:
-        process.terminate()
-        process.wait(30)
+        end(process, output)
 
 
 def descendants(pid: int) -> list[int]:

@@ -19,6 +19,7 @@ import pytest
 
 from tests.e2e.echoing_upstream import echoing
 from tests.e2e.running_server import eventually, written_so_far
+from tests.ending_processes import end
 from tests.peers.wandb_server import WandbServer
 from tests.peers.wandb_server_runs import PeerRun
 
@@ -145,9 +146,7 @@ def serving(rig: Rig) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
         with httpx.Client(base_url=address, auth=("prometheus", KEY), timeout=60) as client:
             yield process, client
     finally:
-        if process.poll() is None:
-            process.terminate()
-        process.wait(60)
+        end(process, log)
 
 
 def family(pid: int) -> Iterator[int]:

@@ -16,6 +16,7 @@ import yaml
 from tests.e2e.prometheus_process import STARTS, Prometheus, answers, free_port, prometheus_program
 from tests.e2e.running_exporter import serving
 from tests.e2e.running_server import eventually
+from tests.ending_processes import end
 from tests.grafana.fleet import JOBS, Fleet, write_fleet
 
 RULES = Path(__file__).parents[2] / "alerts" / "rules" / "runwatch.yaml"
@@ -75,8 +76,7 @@ def prometheus_of(targets: Sequence[Mapping[str, object]], folder: Path) -> Iter
                 yield Prometheus(url)
                 return
         finally:
-            process.terminate()
-            process.wait(30)
+            end(process, log)
     raise AssertionError(log.read_text())
 
 
