@@ -65,10 +65,10 @@ def print_tables(path: Path, at: float | None, bucket: str | None, as_json: bool
     if look is None:
         return EXIT_BAD_CONFIG
     if as_json:
-        write(tables_json(look.reports, look.now, bucket, intervals=look.intervals) + "\n")
+        write(tables_json(look.reports, look.now, bucket) + "\n")
     else:
         width = shutil.get_terminal_size((120, 40)).columns
-        write(render_tables(look.reports, look.now, bucket=bucket, width=width, intervals=look.intervals) + "\n")
+        write(render_tables(look.reports, look.now, bucket=bucket, width=width) + "\n")
     return _exit_code(look)
 
 
@@ -101,7 +101,7 @@ def print_lines(path: Path, at: float | None, runs: Sequence[str]) -> int:
     chosen = _chosen(look, runs)
     if chosen is None:
         return _exit_code_of_missing(look)
-    write("".join(compact_line(report, look.now, intervals=look.intervals) + "\n" for report in chosen))
+    write("".join(compact_line(report, look.now) + "\n" for report in chosen))
     return _exit_code(look)
 
 
@@ -115,7 +115,7 @@ def print_explanation(path: Path, at: float | None, run: str, as_json: bool) -> 
     chosen = _chosen(look, [run])
     if chosen is None:
         return _exit_code_of_missing(look)
-    write((explain_json if as_json else explain_text)(chosen[0], look.now, intervals=look.intervals) + "\n")
+    write((explain_json if as_json else explain_text)(chosen[0], look.now) + "\n")
     return _exit_code(look)
 
 

@@ -32,7 +32,7 @@ EXPORTER_METRICS = [
     ),
     Metric(
         "runwatch_source_interval_seconds",
-        "Time between polls of this source.",
+        "Time between two looks of this source at a job: the configured one, or longer where a round over all jobs is.",
         Section.EXPORTER,
         Unit.SECONDS,
         ("source", "site"),

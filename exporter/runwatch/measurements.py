@@ -5,8 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from runwatch.catalogue import JOB_LABELS, METRICS
+
+Intervals = Mapping[str, float]
+"""Seconds between two looks at a job, by source (`history`, ...)."""
+
+NO_INTERVALS: Intervals = MappingProxyType({})
 
 
 class Measurements:
@@ -89,7 +95,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """All that is known of one job now: identity labels, measurements, verdicts (worst first) and evidence."""
+    """All that is known of one job now: identity labels, measurements, verdicts (worst first) and evidence.
+
+    `intervals` are the seconds between two looks of each source at it, which tell when one is blind; a source that is
+    not in it looks each minute.
+    """
 
     run: str
     bucket: str
@@ -98,6 +108,7 @@ class JobReport:
     measurements: Measurements
     verdicts: tuple[Verdict, ...]
     evidence: tuple[Evidence, ...]
+    intervals: Intervals = field(default_factory=lambda: NO_INTERVALS)
 
     @property
     def job_labels(self) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from runwatch.config.model import Config
-from runwatch.derive.observation import Intervals
 from runwatch.discovery import Finders, FleetFinder
 from runwatch.facts import Failure, SourceKind
 from runwatch.job_record import JobRecord
@@ -41,7 +40,6 @@ class Look:
     may_lack_jobs: bool
     no_longer_shown: frozenset[str]
     now: float
-    intervals: Intervals
     telemetry: Telemetry
 
 
@@ -77,7 +75,6 @@ def look_once(config: Config, *, at: float | None, progress: Callable[[str], Non
             may_lack_jobs=bool(not_found),
             no_longer_shown=frozenset(record.job.run for record in watch.records()) - {r.run for r in reports},
             now=watch.now(),
-            intervals=watch.intervals,
             telemetry=telemetry,
         )
     finally:

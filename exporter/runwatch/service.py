@@ -160,7 +160,7 @@ class Service:
         """Render the page, at most every few seconds: people read it, and it costs more than the exposition."""
         now = time.monotonic()
         if self._page_made is None or now - self._page_made >= _PAGE_SECONDS or not self._ready:
-            self._server.publish_page(render_page(reports, self._watch.now(), intervals=self._watch.intervals))
+            self._server.publish_page(render_page(reports, self._watch.now()))
             self._page_made = now
 
     def _apply(self, config: Config, fleet: Fleet) -> None:

@@ -69,6 +69,7 @@ SILENT_STALL_SHOWN_SECONDS = 1 * HOUR
 # A source that has not confirmed its facts for this long is blind: max(floor, intervals x its own interval)
 BLIND_FLOOR_SECONDS = 5 * MINUTE
 BLIND_INTERVALS = 3.0
+SLOW_ROUND_FACTOR = 1.5  # a round over a site's jobs that takes so many times the configured interval is its interval
 NEVER_READ_SECONDS = 45 * MINUTE  # a source that was asked this long and never answered for the job
 DEFAULT_INTERVAL_SECONDS = 60.0  # where the caller does not say how often a source is polled
 

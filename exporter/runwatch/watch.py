@@ -20,6 +20,7 @@ from runwatch.fleet import Job
 from runwatch.job_record import JobRecord
 from runwatch.measurements import JobReport
 from runwatch.remembered import Remembered
+from runwatch.rounds import Rounds
 from runwatch.sources.binding import SourceBinding
 from runwatch.sources.protocol import Outcome, Source
 from runwatch.telemetry import Telemetry
@@ -36,6 +37,7 @@ class Watch:
         telemetry: where polls, failures and requests are counted.
         at: fixes "now" (Unix seconds), for output that can be reproduced.
         clock: the time now, Unix seconds.
+        monotonic: seconds that no correction of the clock changes, for how long things take.
         remembered: keeps what schedulers forget.
     """
 
@@ -46,12 +48,15 @@ class Watch:
         *,
         at: float | None = None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         remembered: Remembered | None = None,
     ) -> None:
         self._config = config
         self._telemetry = telemetry
         self._at = at
         self._clock = clock
+        self._monotonic = monotonic
+        self._rounds = Rounds()
         self._remembered = remembered
         self._lock = threading.Lock()
         self._records: dict[str, JobRecord] = {}
@@ -67,10 +72,9 @@ class Watch:
         """Return the time that this output is made for, Unix seconds."""
         return self._at if self._at is not None else self._clock()
 
-    @property
-    def intervals(self) -> dict[str, float]:
-        """Seconds between two polls of each source."""
-        return {kind.value: self._config.interval(kind) for kind in SourceKind}
+    def intervals(self, site: str) -> dict[str, float]:
+        """Return the seconds between two looks of each source at a job of this site."""
+        return {kind.value: self._rounds.interval(kind, site, self._config.interval(kind)) for kind in SourceKind}
 
     def set_jobs(self, config: Config, jobs: Iterable[Job]) -> None:
         """Watch exactly these jobs from now on. What is known of an unchanged job is kept."""
@@ -113,10 +117,10 @@ class Watch:
     def poll(
         self,
         binding: SourceBinding,
-        only: Callable[[JobRecord], bool] = lambda _: True,
+        only: Callable[[JobRecord], bool] | None = None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Let a source look once at all of its jobs (of those that `only` admits).
+        """Let a source look once at all of its jobs, or at those that `only` admits.
 
         What it delivers once `is_wanted` says no, because another source has taken its place, is dropped. A source
         that ends by a fault of its own has failed to look at every job that it gave no outcome for.
@@ -131,11 +135,12 @@ class Watch:
         positions: dict[str, tuple[JobRecord, int]] = {}
         for record in records:
             position = binding.position(record.job)
-            if position is not None and record.wants(binding.source.kind, position) and only(record):
+            if position is not None and record.wants(binding.source.kind, position) and (only is None or only(record)):
                 positions[record.job.run] = (record, position)
         kind = binding.source.kind
-        started = time.monotonic()
+        started = self._monotonic()
         finished: dict[str, float] = {}
+        read: dict[str, float] = {}
         answered: set[str] = set()
 
         def deliver(job: Job, outcome: Outcome) -> None:
@@ -152,10 +157,11 @@ class Watch:
             )
             if not is_taken:
                 return
-            finished[job.site] = time.monotonic() - started
+            finished[job.site] = self._monotonic() - started
             if isinstance(outcome, Failure):
                 self._telemetry.count_error(kind, job.site, outcome.reason)
             if _was_read(outcome):
+                read[job.run] = self._monotonic()
                 age = outcome.age if isinstance(outcome, HistoryUpdate) else 0.0
                 before = self._last_success.get((kind, job.site), -math.inf) if age else -math.inf
                 self._last_success[kind, job.site] = max(self.now() - age, before)
@@ -169,6 +175,8 @@ class Watch:
         for job in jobs if polled.error is not None else ():
             if job.run not in answered:
                 deliver(job, Failure(FailureReason.OTHER, f"the look failed: {type(polled.error).__name__}"))
+        sites = {run: record.job.site for run, (record, _) in positions.items()}
+        self._rounds.polled(binding.name, kind, sites, read, whole=only is None)
         for site, seconds in sorted(finished.items()):
             self._telemetry.observe_poll(kind, site, seconds)
         self.note_health()
@@ -221,7 +229,7 @@ class Watch:
             failure = next((outcome for outcome in seen if isinstance(outcome, Failure)), False)
             health[kind, site] = True if is_up else failure
             self._telemetry.set_source_up(kind, site, is_up)
-            self._telemetry.set_interval(kind, site, self._config.interval(kind))
+            self._telemetry.set_interval(kind, site, self._rounds.interval(kind, site, self._config.interval(kind)))
             if (kind, site) in self._last_success:
                 # Of a clock that was set back no success lies in the future.
                 self._last_success[kind, site] = min(self._last_success[kind, site], self.now())
@@ -235,18 +243,21 @@ class Watch:
             apart: One job's derivation may fail without those of the others: it is left out, and named in
                 `unmeasured` until the next call.
         """
-        now, intervals = self.now(), self.intervals
+        now = self.now()
+        intervals: dict[str, dict[str, float]] = {}
         only_past = self._clock() - now > AT_IS_NOW_SECONDS
         over: set[str] = set()
         unmeasured: set[str] = set()
         reports = []
         for record in sorted(self.records(), key=lambda record: record.job.run):
             view = record.view(now, self._config.stale_after, only_past=only_past)
-            view = replace(view, pages=self._pages(record.job.site))
-            run = record.job.run
+            run, site = record.job.run, record.job.site
+            view = replace(view, pages=self._pages(site))
+            if site not in intervals:
+                intervals[site] = self.intervals(site)
             report: JobReport | None = None
             with Contained(f"deriving {run}", is_known=run in self.unmeasured) if apart else nullcontext():
-                report = measure_job(view, now, intervals)
+                report = measure_job(view, now, intervals[site])
             if report is None:
                 unmeasured.add(run)
                 continue

@@ -239,10 +239,14 @@ class Dropped(Strict):
 
 
 class Exporter(Strict):
-    """One exporter. `restarts` lose its memory, in the spans of `down` no scrape succeeds, `lacks` it does not tell."""
+    """One exporter. `restarts` lose its memory, in the spans of `down` no scrape succeeds, `lacks` it does not tell.
+
+    `turns` are how many jobs a poll of a source reads at most.
+    """
 
     interval: Time = 60.0
     intervals: dict[SourceKind, Time] = {}
+    turns: dict[SourceKind, int] = {}
     stale_after: Time = 7200.0
     linger: Time = 86400.0
     jobs: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from runwatch.config.model import Config, HistorySource, Trials
 from runwatch.exposition import Exposition
 from runwatch.facts import Failure, FailureReason, HistoryUpdate, LogFacts, SourceKind
 from runwatch.fleet import Job
+from runwatch.job_record import JobRecord
 from runwatch.report.explain import explain_text
 from runwatch.sources.binding import SourceBinding
 from runwatch.sources.protocol import Deliver, Outcome
@@ -43,15 +44,24 @@ class Clock:
 
 
 class ScriptedSource:
-    """A source that answers with what the scenario's upstreams say now."""
+    """A source that answers with what the scenario's upstreams say now, for so many jobs a poll."""
 
-    def __init__(self, kind: SourceKind, answer: Callable[[Job], Outcome]) -> None:
+    def __init__(self, kind: SourceKind, answer: Callable[[Job], Outcome], turns: int | None) -> None:
         self.kind = kind
         self._answer = answer
+        self._turns = turns
+        self._polls = 0
+        self._read_at: dict[str, int] = {}
 
     def poll(self, jobs: Sequence[Job], deliver: Deliver) -> None:
-        """Answer for each job at once."""
-        for job in jobs:
+        """Answer for each job at once, those first that waited longest; whose turn does not come hears that."""
+        self._polls += 1
+        waiting = sorted(jobs, key=lambda job: self._read_at.get(job.run, 0))
+        for number, job in enumerate(waiting):
+            if self._turns is not None and number >= self._turns:
+                deliver(job, Failure(FailureReason.TIMEOUT, "its turn did not come"))
+                continue
+            self._read_at[job.run] = self._polls
             deliver(job, self._answer(job))
 
     def forget(self, run: str) -> None:
@@ -109,7 +119,7 @@ class RunningExporter:
 
     def _start(self) -> None:
         self._telemetry = Telemetry()
-        self._watch = Watch(self._config, self._telemetry, clock=self._clock)
+        self._watch = Watch(self._config, self._telemetry, clock=self._clock, monotonic=self._clock)
         self._exposition = Exposition()
         self._exposed: set[str] = set()
         self._jobs: list[Job] = []
@@ -150,13 +160,13 @@ class RunningExporter:
             kind = binding.source.kind
             if now % self._config.interval(kind) == 0:
                 origin = binding.history_key
-                self._watch.poll(binding, lambda r, k=kind, o=origin: not self._hangs(r.job, k, o))  # type: ignore[misc]
+                self._watch.poll(binding, self._not_hanging(kind, origin))
         return self._expose()
 
     def explain(self, run: str) -> str:
         """Return what `runwatch explain` prints of a run now."""
         report = next(report for report in self._watch.reports() if report.run == run)
-        return explain_text(report, self._clock(), intervals=self._watch.intervals)
+        return explain_text(report, self._clock())
 
     def _expose(self) -> Samples:
         reports = self._watch.reports()
@@ -185,9 +195,12 @@ class RunningExporter:
             None,
         )
 
-    def _hangs(self, job: Job, kind: SourceKind, origin: str) -> bool:
-        outage = self._outage(job, kind, origin)
-        return outage is not None and outage.hangs
+    def _not_hanging(self, kind: SourceKind, origin: str) -> Callable[[JobRecord], bool] | None:
+        def is_asked(record: JobRecord) -> bool:
+            outage = self._outage(record.job, kind, origin)
+            return outage is None or not outage.hangs
+
+        return is_asked if any(outage.hangs for outage in self._outages) else None
 
     def _source(self, kind: SourceKind, origin: str = "") -> ScriptedSource:
         def answer(job: Job) -> Outcome:
@@ -196,7 +209,7 @@ class RunningExporter:
                 return Failure(outage.reason, "the scenario says so", outage.whole_source)
             return self._answer(job, kind, origin)
 
-        return ScriptedSource(kind, answer)
+        return ScriptedSource(kind, answer, self._settings.turns.get(kind))
 
     def _answer(self, job: Job, kind: SourceKind, origin: str) -> Outcome:
         key, now = self._keys[job.run], self._clock.now

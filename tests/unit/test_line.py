@@ -146,7 +146,7 @@ def test_an_ended_job_has_no_eta() -> None:
 
 def test_blindness_comes_first() -> None:
     assert health_read(sft_blind(), NOW) == "history not read for 23 min; ETA 45 min"
-    assert health_read(sft_blind(), NOW, intervals={"history": 10 * MINUTE}) == "ETA 45 min"
+    assert health_read(replace(sft_blind(), intervals={"history": 10 * MINUTE}), NOW) == "ETA 45 min"
 
 
 def test_answers_come_in_the_order_of_the_questions() -> None:

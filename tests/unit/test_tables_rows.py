@@ -260,7 +260,7 @@ def test_a_blind_source_is_told_and_takes_stable_away() -> None:
     assert only(sft_blind(), "sft")["Trend"] == "history not read for 23 min"
     saved = replace(sft_blind(), verdicts=rl_collapsing().verdicts[2:])
     assert only(saved, "sft")["Trend"] == "entropy −34 % vs trend; history not read for 23 min; checkpoint saved"
-    filled = fill_tables([sft_blind()], NOW, intervals={"history": 600})
+    filled = fill_tables([replace(sft_blind(), intervals={"history": 600})], NOW)
     assert filled[0].rows[0].cells[-1] == "stable"
 
 

@@ -15,7 +15,7 @@ from runwatch.derive.interruptions import GangInterruption, interruptions
 from runwatch.derive.job_view import HistoryView, JobView
 from runwatch.derive.links import measure_links
 from runwatch.derive.log import measure_log
-from runwatch.derive.observation import Intervals, blind_limit
+from runwatch.derive.observation import blind_limit
 from runwatch.derive.own_word import (
     TRIAL_BUCKETS,
     OwnSources,
@@ -47,7 +47,7 @@ from runwatch.derive.verdicts import verdicts
 from runwatch.facts import HistoryEnd, SourceKind
 from runwatch.figures import duration
 from runwatch.fleet import Job
-from runwatch.measurements import Evidence, JobReport, Measurements
+from runwatch.measurements import Evidence, Intervals, JobReport, Measurements
 from runwatch.thresholds import DEAD_ENGINE_TRIALS_COUNT
 
 
@@ -100,7 +100,7 @@ def measure_job(view: JobView, now: float, intervals: Intervals) -> JobReport:
     )
     if found:
         measured.set("mljob_trend", 1.0, verdict=found[0].word)
-    return JobReport(job.run, job.bucket, job.site, info, measured, found, tuple(evidence))
+    return JobReport(job.run, job.bucket, job.site, info, measured, found, tuple(evidence), intervals)
 
 
 def _measure_sources(measured: Measurements, view: JobView) -> list[Evidence]:

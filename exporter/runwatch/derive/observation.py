@@ -6,20 +6,13 @@ stall. Blindness itself is measured by the clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from runwatch import thresholds
 from runwatch.catalogue import ENDED_STATES
 from runwatch.facts import SourceKind
 from runwatch.figures import duration
-from runwatch.measurements import Measurements
-
-Intervals = Mapping[str, float]
-"""Seconds between polls, by source (`history`, ...); a source that is not in it is polled each minute."""
-
-NO_INTERVALS: Intervals = MappingProxyType({})
+from runwatch.measurements import Intervals, JobReport, Measurements
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +81,13 @@ def blind_limit(source: str, intervals: Intervals) -> float:
     return max(thresholds.BLIND_FLOOR_SECONDS, thresholds.BLIND_INTERVALS * interval)
 
 
-def blind_sources(measurements: Measurements, now: float, intervals: Intervals = NO_INTERVALS) -> tuple[Blindness, ...]:
+def blind_sources(report: JobReport, now: float) -> tuple[Blindness, ...]:
     """Return the job's sources that are blind now, the longest first. None for a job that is over."""
+    return blind_by(report.measurements, now, report.intervals)
+
+
+def blind_by(measurements: Measurements, now: float, intervals: Intervals) -> tuple[Blindness, ...]:
+    """Return the same of a job of which there is no report yet."""
     if not is_asked(measurements):
         return ()
     found = []

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from runwatch import thresholds
 from runwatch.catalogue import ENDED_STATES
 from runwatch.derive.observation import (
-    NO_INTERVALS,
-    Intervals,
     observed,
     observed_progress,
     observed_results,
@@ -21,7 +19,7 @@ from runwatch.derive.observation import (
 from runwatch.derive.own_word import TRIAL_BUCKETS
 from runwatch.facts import SourceKind
 from runwatch.figures import beyond, duration, past_limit, percent
-from runwatch.measurements import Measurements
+from runwatch.measurements import NO_INTERVALS, Intervals, Measurements
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from runwatch.derive import verdict_attempts as attempts
 from runwatch.derive import verdict_conditions as conditions
 from runwatch.derive import verdict_rl as rl
 from runwatch.derive import verdict_trials as trials
-from runwatch.derive.observation import NO_INTERVALS, Intervals, blind_sources, observed
+from runwatch.derive.observation import blind_by, observed
 from runwatch.derive.verdict_conditions import Subject
 from runwatch.facts import SourceKind
-from runwatch.measurements import Measurements, Verdict
+from runwatch.measurements import NO_INTERVALS, Intervals, Measurements, Verdict
 
 Condition = Callable[[Subject], str | None]
 
@@ -109,7 +109,7 @@ def _finishing(job: Subject) -> str | None:
 
 
 def _unobserved(job: Subject) -> str | None:
-    blind = blind_sources(job.measurements, job.now, job.intervals)
+    blind = blind_by(job.measurements, job.now, job.intervals)
     return ", ".join(blindness.text for blindness in blind) or None
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from runwatch import thresholds
 from runwatch.derive.observation import (
-    NO_INTERVALS,
-    Intervals,
     blind_sources,
     is_asked,
 )
@@ -41,17 +39,16 @@ IMPLIED: Mapping[str, str] = {"bringup": "bringup_stuck", "finishing": "zombie",
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a rendering adds to a report: the time, how often sources are polled, and whether sites are told apart."""
+    """What a rendering adds to a report: the time, and whether sites are told apart."""
 
     now: float
-    intervals: Intervals = field(default_factory=lambda: NO_INTERVALS)
     show_site: bool = False
 
 
 def severity_rank(report: JobReport, view: View) -> int:
     """Return how bad a job is: the place of its worst verdict, 0 the worst. A job of which nothing is known is last."""
     words = [verdict.word for verdict in report.verdicts]
-    if blind_sources(report.measurements, view.now, view.intervals):
+    if blind_sources(report, view.now):
         words.append("unobserved")
     return min((_RANKS[word] for word in words), default=_UNMEASURED_RANK)
 
@@ -87,7 +84,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 def _said(report: JobReport, view: View, *, without: Collection[str] = ()) -> list[str]:
     """Return the texts of the Trend column, worst first, those of some verdicts left out."""
-    found = blind_sources(report.measurements, view.now, view.intervals)
+    found = blind_sources(report, view.now)
     blind = ", ".join(blindness.text for blindness in found)
     words = {verdict.word for verdict in report.verdicts}
     ranked = [

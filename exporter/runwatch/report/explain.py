@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import TypeGuard
 
 from runwatch.catalogue import METRICS
-from runwatch.derive.observation import NO_INTERVALS, Intervals, blind_sources
+from runwatch.derive.observation import blind_sources
 from runwatch.derive.verdict_rules import rule_of
 from runwatch.figures import MISSING, duration, printable, utc
 from runwatch.measurements import Evidence, JobReport, Measurements
@@ -20,19 +20,18 @@ _TIMESTAMP_SUFFIX = "_timestamp_seconds"
 _SECONDS_SUFFIX = "_seconds"
 
 
-def explain_text(report: JobReport, now: float, *, intervals: Intervals = NO_INTERVALS) -> str:
+def explain_text(report: JobReport, now: float) -> str:
     """Return everything that is known of a job and why: verdicts with their rules, values, evidence by topic.
 
     Args:
         report: The job.
         now: Unix seconds, to tell how long ago sources answered.
-        intervals: Seconds between polls by source, to tell which are blind.
     """
     lines = [
         f"{printable(report.run)} (bucket {printable(report.bucket)}, site {printable(report.site)}) at {utc(now)}",
         *_section("identity", [f"{key}: {printable(value)}" for key, value in sorted(report.info.items()) if value]),
         *_section("verdicts, worst first", _verdict_lines(report)),
-        *_section("sources", _source_lines(report.measurements, now, intervals)),
+        *_section("sources", _source_lines(report, now)),
         *_section("values", _value_lines(report.measurements)),
     ]
     for topic, entries in _by_topic(report).items():
@@ -51,10 +50,10 @@ def _verdict_lines(report: JobReport) -> list[str]:
     ]
 
 
-def _source_lines(measurements: Measurements, now: float, intervals: Intervals) -> list[str]:
-    answered = measurements.family("mljob_observed_timestamp_seconds")
-    asked = measurements.family("mljob_source_configured_timestamp_seconds")
-    blind = {blindness.source for blindness in blind_sources(measurements, now, intervals)}
+def _source_lines(report: JobReport, now: float) -> list[str]:
+    answered = report.measurements.family("mljob_observed_timestamp_seconds")
+    asked = report.measurements.family("mljob_source_configured_timestamp_seconds")
+    blind = {blindness.source for blindness in blind_sources(report, now)}
     lines = []
     for (source,) in sorted({*answered, *asked}):
         seen = answered.get((source,))
@@ -123,7 +122,7 @@ def _field(name: str, value: object) -> str:
     return _number(number)
 
 
-def explain_json(report: JobReport, now: float, *, intervals: Intervals = NO_INTERVALS) -> str:
+def explain_json(report: JobReport, now: float) -> str:
     """Return the same as one JSON object.
 
     `verdicts` have `verdict`, `text` and `rule`; `evidence` maps a topic to entries with `text` and `fields`, where
@@ -137,7 +136,7 @@ def explain_json(report: JobReport, now: float, *, intervals: Intervals = NO_INT
         "now_utc": utc(now),
         "info": dict(report.info),
         "verdicts": [{"verdict": v.word, "text": v.text, "rule": rule_of(v.word)} for v in report.verdicts],
-        "blind_sources": blind_json(report.measurements, now, intervals),
+        "blind_sources": blind_json(report, now),
         "metrics": metrics_json(report.measurements),
         "evidence": {
             topic: [{"text": entry.text, "fields": _fields_json(entry.fields)} for entry in entries]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from runwatch.catalogue import METRICS
-from runwatch.derive.observation import Intervals, blind_sources
-from runwatch.measurements import Measurements
+from runwatch.derive.observation import blind_sources
+from runwatch.measurements import JobReport, Measurements
 
 
-def blind_json(measurements: Measurements, now: float, intervals: Intervals) -> list[dict[str, object]]:
+def blind_json(report: JobReport, now: float) -> list[dict[str, object]]:
     """Return the sources that are blind now, and for how many seconds they have been."""
     return [
         {"source": blindness.source, "age_seconds": blindness.age, "ever_read": blindness.ever_read}
-        for blindness in blind_sources(measurements, now, intervals)
+        for blindness in blind_sources(report, now)
     ]
 
 

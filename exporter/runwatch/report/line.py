@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runwatch.derive.observation import NO_INTERVALS, Intervals, blind_sources, has_ended, latest_answer
+from runwatch.derive.observation import blind_sources, has_ended, latest_answer
 from runwatch.derive.own_word import TRIAL_BUCKETS
 from runwatch.figures import MISSING, duration, fixed, integer, printable, significant, whole
 from runwatch.measurements import JobReport
@@ -68,7 +68,7 @@ ANSWERED_WORDS = frozenset().union(*_ANSWERS, _FINE, _SAID_ANEW)
 """Every word that the health read knows a place for; a test holds it against `thresholds.VERDICTS`."""
 
 
-def compact_line(report: JobReport, now: float, *, intervals: Intervals = NO_INTERVALS) -> str:
+def compact_line(report: JobReport, now: float) -> str:
     """Return the compact line of a job, without a line end.
 
     The percentage has one decimal, the loss four significant digits, hours of gaps two decimals; `—` is what is not
@@ -77,7 +77,6 @@ def compact_line(report: JobReport, now: float, *, intervals: Intervals = NO_INT
     Args:
         report: The job.
         now: Unix seconds, to tell which sources are blind.
-        intervals: Seconds between polls by source, for the same.
     """
     measurements = report.measurements
     loss = measurements.get("mljob_rl_policy_loss" if report.bucket == "rl" else "mljob_loss")
@@ -97,7 +96,7 @@ def compact_line(report: JobReport, now: float, *, intervals: Intervals = NO_INT
         f"gaps={gaps}",
         f"ckpt={MISSING if checkpoint is None else f'step-{integer(checkpoint)}'}",
     ]
-    return f"{' '.join(figures)} | {health_read(report, now, intervals=intervals)}"
+    return f"{' '.join(figures)} | {health_read(report, now)}"
 
 
 def _makes_results(report: JobReport) -> bool:
@@ -110,12 +109,12 @@ def _position(report: JobReport, names: tuple[str, str]) -> str:
     return f"{MISSING}/{MISSING}" if text == MISSING else text
 
 
-def health_read(report: JobReport, now: float, *, intervals: Intervals = NO_INTERVALS) -> str:
+def health_read(report: JobReport, now: float) -> str:
     """Answer, in this order and leaving out what is fine: is its state known and alive, is it past setup and compile,
     does its step rate hold, is its loss sound, did it resume and do checkpoints advance, when does it end, how good
     are its results.
     """
-    blind = blind_sources(report.measurements, now, intervals)
+    blind = blind_sources(report, now)
     words = {verdict.word for verdict in report.verdicts}
     answers = [blindness.text for blindness in blind]
     for place, group in enumerate(_ANSWERS):

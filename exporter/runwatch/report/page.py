@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from runwatch.derive.observation import NO_INTERVALS, Intervals, blind_limit, is_asked
+from runwatch.derive.observation import blind_limit, is_asked
 from runwatch.figures import MISSING, duration, printable, utc
 from runwatch.measurements import JobReport
 from runwatch.report.columns import CellFormat, Column
@@ -46,15 +47,14 @@ CONTENT_SECURITY_POLICY = (
 _NEVER = -math.inf
 
 
-def render_page(reports: Sequence[JobReport], now: float, *, intervals: Intervals = NO_INTERVALS) -> bytes:
+def render_page(reports: Sequence[JobReport], now: float) -> bytes:
     """Return the page as UTF-8: the same tables as in the terminal, when it was made, and how old the facts are.
 
     Args:
         reports: All jobs, in any order.
         now: Unix seconds: when the page is made.
-        intervals: Seconds between polls by source, to tell which are blind.
     """
-    tables = fill_tables(reports, now, intervals=intervals)
+    tables = fill_tables(reports, now)
     body = "".join(_table(table) for table in tables) or "<p>No jobs.</p>\n"
     document = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -62,7 +62,7 @@ def render_page(reports: Sequence[JobReport], now: float, *, intervals: Interval
         f"<title>runwatch</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>runwatch</h1>\n"
         f"<p>Made at {_time(now)} from the facts below. {len(reports)} jobs. "
         f"{MISSING} is what was not measured.</p>\n"
-        f"{body}{_sources(reports, now, intervals)}</body>\n</html>\n"
+        f"{body}{_sources(reports, now)}</body>\n</html>\n"
     )
     return document.encode()
 
@@ -106,13 +106,14 @@ def _ago(now: float, seen: float) -> str:
     return "never" if seen == _NEVER else f"{duration(max(0.0, now - seen))} ago"
 
 
-def _sources(reports: Sequence[JobReport], now: float, intervals: Intervals) -> str:
+def _sources(reports: Sequence[JobReport], now: float) -> str:
     """Say how old each source's facts are, at each site: the newest answer for any job, and the oldest.
 
     One that never answered for a job stands there too, its answer older than any. Jobs that are over are left out: they
     are not asked any more.
     """
     answers: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    blind: Counter[tuple[str, str]] = Counter()
     for report in reports:
         if not is_asked(report.measurements):
             continue
@@ -120,18 +121,18 @@ def _sources(reports: Sequence[JobReport], now: float, intervals: Intervals) -> 
         for (source,) in {*answered, *report.measurements.family("mljob_source_configured_timestamp_seconds")}:
             seen = answered.get((source,), _NEVER)
             answers.setdefault((source, report.site), []).append((seen, report.run))
+            blind[source, report.site] += now - seen > blind_limit(source, report.intervals)
     if not answers:
         return "<h2>Sources</h2>\n<p>No source has answered for a job that is not over.</p>\n"
     rows = []
     for (source, site), found in sorted(answers.items()):
         newest, (oldest, oldest_run) = max(found)[0], min(found)
-        blind = sum(now - time > blind_limit(source, intervals) for time, _ in found)
         cells = (
             printable(site),
             str(len(found)),
             _ago(now, newest),
             f"{_ago(now, oldest)} ({printable(oldest_run)})",
-            str(blind),
+            str(blind[source, site]),
         )
         figures = "".join(f'<td class="figure">{escape(text)}</td>' for text in cells)
         rows.append(f'<tr><th scope="row">{escape(printable(source))}</th>{figures}</tr>\n')

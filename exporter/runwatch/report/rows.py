@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runwatch.derive.observation import NO_INTERVALS, Intervals, has_ended
+from runwatch.derive.observation import has_ended
 from runwatch.figures import MISSING, duration, percent, printable
 from runwatch.measurements import JobReport
 from runwatch.report.cell_formats import cell, largest_n
@@ -45,9 +45,7 @@ class FilledTable:
     notes: tuple[str, ...] = ()
 
 
-def fill_tables(
-    reports: Sequence[JobReport], now: float, *, bucket: str | None = None, intervals: Intervals = NO_INTERVALS
-) -> tuple[FilledTable, ...]:
+def fill_tables(reports: Sequence[JobReport], now: float, *, bucket: str | None = None) -> tuple[FilledTable, ...]:
     """Return the tables that have rows, in the order in which they are shown.
 
     Every job stands in exactly one of RL, SFT, Datagen, Eval, Other and Bring-up; one with steps also in Training
@@ -57,9 +55,8 @@ def fill_tables(
         reports: All jobs. Sites are named when these stand at more than one.
         now: Unix seconds, to tell which sources are blind.
         bucket: Only jobs of this bucket; None for all.
-        intervals: Seconds between polls by source, for the same.
     """
-    view = View(now, intervals, show_site=len({report.site for report in reports}) > 1)
+    view = View(now, show_site=len({report.site for report in reports}) > 1)
     shown = order_worst_first([report for report in reports if bucket in {None, report.bucket}], view)
     members: dict[str, list[JobReport]] = {kind.key: [] for kind in TABLES}
     for report in shown:

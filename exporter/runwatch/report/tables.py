@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runwatch.derive.observation import NO_INTERVALS, Intervals
 from runwatch.figures import utc
 from runwatch.measurements import JobReport
 from runwatch.report.cells import View
@@ -44,7 +43,6 @@ def render_tables(
     *,
     bucket: str | None = None,
     width: int = 120,
-    intervals: Intervals = NO_INTERVALS,
 ) -> str:
     """Return the tables of all buckets, box-drawn, no line wider than `width` columns of a terminal.
 
@@ -56,9 +54,8 @@ def render_tables(
         now: Unix seconds, to tell which sources are blind.
         bucket: Only jobs of this bucket; None for all.
         width: Columns of the terminal; at least 40 are used.
-        intervals: Seconds between polls by source, to tell which sources are blind.
     """
-    filled = fill_tables(reports, now, bucket=bucket, intervals=intervals)
+    filled = fill_tables(reports, now, bucket=bucket)
     if not filled:
         return "No jobs.\n" if bucket is None else f"No jobs of bucket {bucket}.\n"
     width = max(width, _NARROWEST)
@@ -175,8 +172,6 @@ def tables_json(
     reports: Sequence[JobReport],
     now: float,
     bucket: str | None = None,
-    *,
-    intervals: Intervals = NO_INTERVALS,
 ) -> str:
     """Return what the tables show as JSON, worst first: numbers as measured, under the metrics' own names.
 
@@ -185,11 +180,11 @@ def tables_json(
     has for each grid its distinct cells: `cell`, `run` (the job that stands for it), `site` and `state` (null where
     nothing tells).
     """
-    shown = order_worst_first([r for r in reports if bucket in {None, r.bucket}], View(now, intervals))
+    shown = order_worst_first([r for r in reports if bucket in {None, r.bucket}], View(now))
     document = {
         "now": now,
         "now_utc": utc(now),
-        "jobs": [_job_json(report, now, intervals) for report in shown],
+        "jobs": [_job_json(report, now) for report in shown],
         "grids": _grids_json(shown),
     }
     return json.dumps(document, ensure_ascii=True, indent=2, allow_nan=False) + "\n"
@@ -203,7 +198,7 @@ def _grids_json(reports: Sequence[JobReport]) -> dict[str, list[dict[str, str | 
     return grids
 
 
-def _job_json(report: JobReport, now: float, intervals: Intervals) -> dict[str, object]:
+def _job_json(report: JobReport, now: float) -> dict[str, object]:
     return {
         "run": report.run,
         "bucket": report.bucket,
@@ -212,6 +207,6 @@ def _job_json(report: JobReport, now: float, intervals: Intervals) -> dict[str, 
         "info": dict(report.info),
         "verdicts": [{"verdict": verdict.word, "text": verdict.text} for verdict in report.verdicts],
         "note": next((entry.text for entry in report.evidence if entry.topic == "note"), ""),
-        "blind_sources": blind_json(report.measurements, now, intervals),
+        "blind_sources": blind_json(report, now),
         "metrics": metrics_json(report.measurements),
     }
