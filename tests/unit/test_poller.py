@@ -6,8 +6,8 @@ import threading
 import time
 from collections import Counter
 
-from runwatch.config.model import Config
-from runwatch.facts import CheckpointListing, SourceKind
+from runwatch.config.model import Config, Trials
+from runwatch.facts import CheckpointListing, SourceKind, TrialsUpdate
 from runwatch.fleet import Job
 from runwatch.poller import Poller
 from runwatch.sources.binding import SourceBinding
@@ -51,5 +51,34 @@ def test_what_one_poll_cannot_read_is_read_within_the_interval_and_a_hung_site_i
     assert sum(count for run, count in reads.items() if run.startswith("slow")) <= 30 + 10
     assert [run for run in reads if run.startswith("hung")] == ["hung-00"]
     release.set()
+    poller.stop(10)
+    source.close()
+
+
+def test_the_interval_is_the_time_of_a_round_where_that_takes_longer() -> None:
+    config = Config.model_validate({"poll_interval": "1s"})
+
+    def read(job: Job) -> Outcome:
+        time.sleep(0.05 if job.site == "slow" else 0.0)
+        return TrialsUpdate(())
+
+    source = PerJobSource(SourceKind.TRIALS, read, deadline=0.5, interval=1.0, in_flight_per_site=1)
+    sites = {"slow": 60, "quick": 3}
+    jobs = [
+        Job(run=f"{site}-{number}", bucket="eval", site=site, trials=Trials(path="/t"))
+        for site, count in sites.items()
+        for number in range(count)
+    ]
+    watch = Watch(config, Telemetry())
+    watch.set_jobs(config, jobs)
+    poller = Poller(watch, lambda: None)
+    poller.set_bindings(config, [SourceBinding(source)])
+    begun = time.monotonic()
+    # 60 reads of 0.05 s one after the other, and what lies between polls.
+    while time.monotonic() - begun < 60 and watch.intervals("slow")["trials"] < 60 * 0.05:
+        time.sleep(0.05)
+    assert watch.intervals("slow")["trials"] >= 60 * 0.05
+    assert watch.intervals("slow")["history"] == 1
+    assert watch.intervals("quick")["trials"] < watch.intervals("slow")["trials"]
     poller.stop(10)
     source.close()
