@@ -153,7 +153,7 @@ class JobRecord:
         Args:
             kind: which source.
             outcome: what it delivered.
-            now: Unix seconds.
+            now: Unix seconds: when what it tells was so.
             position: which of the job's histories it is of; 0 for other kinds.
             interval: seconds between two polls of this source.
             source: which one of its kind; one that was made anew gives a history from its first row on.
@@ -221,16 +221,15 @@ class JobRecord:
         elif digest is not slot.digest:
             slot.coming = digest
         digest.set_segment_starts(starts)
-        read = now - update.age
-        digest.add(update.rows, read)
+        digest.add(update.rows, now)
         digest.note_malformed(update.malformed)
         if slot.coming is None or update.caught_up:
             slot.digest, slot.coming, slot.run = digest, None, update.run
         slot.caught_up = slot.caught_up or update.caught_up
         slot.behind = not update.caught_up
         if update.age and slot.observed is not None:
-            read = max(read, slot.observed)
-        slot.answered(read if update.caught_up else None)
+            now = max(now, slot.observed)
+        slot.answered(now if update.caught_up else None)
 
     def wants(self, kind: SourceKind, position: int) -> bool:
         """Tell whether this source is to be asked: a later history only while all before it fail."""

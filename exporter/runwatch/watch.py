@@ -15,7 +15,7 @@ from runwatch.config.model import Config
 from runwatch.contained import Contained
 from runwatch.derive.job import measure_job
 from runwatch.derive.links import NO_PAGES, SitePages
-from runwatch.facts import Failure, FailureReason, HistoryUpdate, LogFacts, SourceKind
+from runwatch.facts import Failure, FailureReason, HistoryUpdate, LogFacts, SchedulerFacts, SourceKind
 from runwatch.fleet import Job
 from runwatch.job_record import JobRecord
 from runwatch.measurements import JobReport
@@ -146,10 +146,11 @@ class Watch:
         def deliver(job: Job, outcome: Outcome) -> None:
             answered.add(job.run)
             record, position = positions[job.run]
+            age = 0.0 if isinstance(outcome, Failure | SchedulerFacts) else outcome.age
             is_taken = record.apply(
                 kind,
                 outcome,
-                self.now(),
+                self.now() - age,
                 position=position,
                 interval=self._config.interval(kind),
                 source=binding.source,
@@ -162,7 +163,6 @@ class Watch:
                 self._telemetry.count_error(kind, job.site, outcome.reason)
             if _was_read(outcome):
                 read[job.run] = self._monotonic()
-                age = outcome.age if isinstance(outcome, HistoryUpdate) else 0.0
                 before = self._last_success.get((kind, job.site), -math.inf) if age else -math.inf
                 self._last_success[kind, job.site] = max(self.now() - age, before)
             with self._lock:

@@ -156,14 +156,37 @@ def test_late_rows_say_how_long_ago_they_were_read(gates: Gates) -> None:
     assert (late.age, fresh.age) == (565.0, 0.0)
 
 
-def test_late_listing_gives_way_to_a_look_of_now(gates: Gates) -> None:
+def test_a_look_that_always_takes_longer_than_a_poll_is_heard_with_the_time_at_which_it_began(gates: Gates) -> None:
+    clock = Clock()
+    source = PerJobSource(
+        SourceKind.CHECKPOINTS,
+        gates.read(lambda j: CheckpointListing((), (str(gates.calls["slow"]),))),
+        deadline=SOON,
+        interval=60,
+        clock=clock,
+    )
+    heard: list[Outcome] = []
+    for _ in range(3):
+        gates.close("slow")
+        heard += [outcome for _, outcome in poll(source, job("slow"))]
+        gates.gates["slow"].set()
+        wait_until_one_has_ended(source)
+        clock.now += 60.0
+    first, *later = heard
+    assert isinstance(first, Failure) and first.reason is FailureReason.TIMEOUT
+    assert later == [CheckpointListing((), ("1",), age=60.0), CheckpointListing((), ("2",), age=60.0)]
+
+
+def test_a_late_listing_is_followed_by_a_look_of_now(gates: Gates) -> None:
     listings = iter([CheckpointListing((), ("old",)), CheckpointListing((), ("new",))])
     gates.close("slow")
     source = PerJobSource(SourceKind.CHECKPOINTS, gates.read(lambda j: next(listings)), deadline=SOON, interval=60)
     poll(source, job("slow"))
     gates.gates["slow"].set()
     wait_until_one_has_ended(source)
-    assert poll(source, job("slow")) == [("slow", CheckpointListing((), ("new",)))]
+    late, fresh = (outcome for _, outcome in poll(source, job("slow")))
+    assert isinstance(late, CheckpointListing) and late.age > 0
+    assert fresh == CheckpointListing((), ("new",))
 
 
 def test_hung_site_takes_no_slot_of_another(gates: Gates) -> None:

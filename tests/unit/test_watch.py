@@ -172,25 +172,6 @@ def test_a_source_that_only_ended_jobs_use_has_no_health() -> None:
     assert line(telemetry, "runwatch_source_up", source="history") is None
 
 
-def test_rows_that_come_late_are_as_old_as_their_reading() -> None:
-    clock = Clock()
-    watch, telemetry = watch_of(job("one"), clock=clock)
-    source = Scripted(SourceKind.HISTORY, lambda j: replace(update(0, 5), age=40.0))
-    binding = SourceBinding(source, "jsonl")
-
-    def looked(at: float) -> tuple[float | None, float | None]:
-        clock.now = START + at
-        watch.poll(binding)
-        seen = report_of(watch).measurements.get("mljob_observed_timestamp_seconds", source="history")
-        return seen, line(telemetry, "runwatch_source_last_success_timestamp_seconds", source="history")
-
-    assert looked(50) == (START + 10, START + 10)
-    source.answer = lambda j: update(5, 0)
-    assert looked(60) == (START + 60, START + 60)
-    source.answer = lambda j: replace(update(5, 5), age=40.0)
-    assert looked(70) == (START + 60, START + 60)  # a later answer was had already
-
-
 def test_no_progress_series_until_a_first_read_has_caught_up() -> None:
     watch, _ = watch_of(job("one"))
     pages = [HistoryUpdate(HistoryRun(), rows(0, 5), caught_up=False), update(5, 5)]

@@ -59,7 +59,7 @@ class CheckpointListing:
     step is done: false is "not confirmed", never "not done". `completed_at` is when that was written, Unix seconds by
     the store's clock; `trainer_log` says in one line what was read, "" where there is no such file.
     `not_looked_into` counts the oldest folders, where there are too many to look into each: whether they are complete
-    is not known.
+    is not known. `age` tells how many seconds ago the look began, where it was too slow to be delivered at once.
     """
 
     checkpoints: tuple[Checkpoint, ...]
@@ -69,3 +69,4 @@ class CheckpointListing:
     completed_at: float | None = None
     trainer_log: str = ""
     not_looked_into: int = 0
+    age: float = 0.0

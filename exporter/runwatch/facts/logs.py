@@ -35,7 +35,8 @@ class LogFacts:
     those that nothing after them disproves, the first one first. `completed` is whether the trainer said that it is
     done. `unparsed` counts lines that look like metrics and could not be read. `console` is the newest progress that a
     Harbor console drew. `caught_up` is false while more was written than was read (a long first read): nothing is to be
-    measured until it is true.
+    measured until it is true. `age` tells how many seconds ago the look began, where it was too slow to be delivered at
+    once.
     """
 
     files: tuple[str, ...]
@@ -62,3 +63,4 @@ class LogFacts:
     console: ConsoleProgress | None = None
     uploaded_chunks: Set[int] = frozenset()
     caught_up: bool = True
+    age: float = 0.0

@@ -45,9 +45,11 @@ class TrialsUpdate:
 
     `chunks` are the numbers of all datagen chunks there will be, empty where the work is not in chunks. `caught_up` is
     false while results that were never looked at wait (a long first read): nothing is to be measured until it is true.
+    `age` tells how many seconds ago the look began, where it was too slow to be delivered at once.
     """
 
     folders: tuple[TrialsFolder, ...]
     chunks: tuple[int, ...] = ()
     caught_up: bool = True
     notes: tuple[str, ...] = ()
+    age: float = 0.0

@@ -1,7 +1,8 @@
 """A source made of one blocking read a job, kept in bounds: however a read behaves, the poll ends in time.
 
-A read that hangs costs its own job its news and its own site one slot; a read that fails is tried less often; a read
-that ends late has its rows delivered at the next poll, for the reader's position has moved behind them.
+A read that hangs costs its own job its news and its own site one slot; a read that fails is tried less often; what a
+read brings that ends late is delivered at the next poll with its age: one that always takes longer than a poll would
+never be heard else, and rows are read only once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 
-from runwatch.facts import Failure, FailureReason, HistoryUpdate, LogFacts, SourceKind, TrialsUpdate
+from runwatch.facts import CheckpointListing, Failure, FailureReason, HistoryUpdate, LogFacts, SourceKind, TrialsUpdate
 from runwatch.fleet import Job
 from runwatch.sources.protocol import Deliver, Outcome
 
@@ -42,6 +43,7 @@ class _Look:
     """One read: running until `ended`, which only the polling thread sets. `returned` is when the reader was done."""
 
     job: Job
+    begun: float
     future: Future[Outcome] = field(default_factory=Future)
     ended: bool = False
     forgotten: bool = False
@@ -156,10 +158,10 @@ class PerJobSource:
             self._forget_reader(run)
 
     def _start(self, job: Job) -> None:
-        look = _Look(job)
+        look = _Look(job, self._clock())
         with self._lock:
             self._looks[job.run] = look
-            self._begun[job.run] = self._clock()
+            self._begun[job.run] = look.begun
             self._slots_taken[job.site] += 1
         threading.Thread(target=self._run, args=(look,), name=f"read {self.kind}", daemon=True).start()
 
@@ -270,17 +272,17 @@ class _Poll:
         self._wait(job)
 
     def _take_late(self, job: Job, look: _Look) -> bool:
-        """Use what was read between the polls; say whether the job is to be read now.
-
-        Rows are delivered, for the reader will not read them again. Another success is dropped: a new look follows.
-        """
+        """Use what was read between the polls; say whether the job is to be read now."""
         outcome = self._source._settle(look, self._started)
         if isinstance(outcome, Failure) and outcome.reason in _BACKED_OFF:
             self._answer(job, outcome)
             return False
+        # It tells of when it was read: what was made since is not missing, and what was made while a listing went on
+        # may not be in it.
         if isinstance(outcome, HistoryUpdate):
-            # It tells what was there when it was read: steps that were made since are not missing.
             self._answer(job, replace(outcome, age=max(self._started - look.returned, 0.0)))
+        elif isinstance(outcome, CheckpointListing | TrialsUpdate | LogFacts):
+            self._answer(job, replace(outcome, age=max(self._started - look.begun, 0.0)))
         return True
 
     def _take_ended(self, look: _Look) -> None:
