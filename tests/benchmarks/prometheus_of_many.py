@@ -83,35 +83,37 @@ def prometheus_of_many(folder: Path) -> Iterator[PrometheusOfMany]:
         keep = ("--storage.tsdb.retention.time=60d", "--storage.tsdb.max-block-duration=2h")
         fill = functools.partial(shutil.copytree, blocks)
         with running(config, folder, "--web.enable-lifecycle", *keep, fill=fill) as prometheus:
-            _scrape_once_and_no_more(prometheus, config, target)
-            seen: dict[str, Json] = {}
-            eventually(functools.partial(_evaluated_often, prometheus, seen), "the rules were evaluated", 240)
-            now = int(time.time())
-            _configure(config, target, scrape=SELDOM, evaluate=SELDOM)
-            _reload(prometheus)
-            group = min([*seen.values()][1:], key=lambda each: float(each["evaluationTime"]))
+            group, now = _scraped_once_and_evaluated(prometheus, config, target)
             rules = sorted(((rule["evaluationTime"], rule["name"]) for rule in group["rules"]), reverse=True)
             yield PrometheusOfMany(prometheus, now, group["evaluationTime"], rules)
 
 
-def _scrape_once_and_no_more(prometheus: Prometheus, config: Path, target: str) -> None:
-    """Wait until all was scraped, then end the scraping and have the rules evaluated.
+def _scraped_once_and_evaluated(prometheus: Prometheus, config: Path, target: str) -> tuple[Json, int]:
+    """Wait until all was scraped, end the scraping, have the rules evaluated, and end that too.
 
-    The new config breaks off a scrape that is under way, and Prometheus takes it for a failed one: all its series end.
-    Then it is done again.
+    The new config breaks off a scrape that is under way, and Prometheus takes it for a failed one: all its series end,
+    at once or some time after the answer. Then all of it is done again.
+
+    Returns:
+        The group of rules after its quickest evaluation, and the moment of which all can be asked (Unix seconds).
     """
 
-    def all_there() -> bool:
-        return prometheus.query(f"count(mljob_state == 1) == {LIVE_RUNS}") != []
+    def all_there(metric: str) -> bool:
+        return prometheus.query(f"count({metric} == 1) == {LIVE_RUNS}") != []
 
     for _ in range(BROKEN_OFF):
-        eventually(all_there, "all was scraped", 120)
+        eventually(functools.partial(all_there, "mljob_state"), "all was scraped", 120)
         _configure(config, target, scrape=SELDOM, evaluate="8s")
         _reload(prometheus)
-        if all_there():
-            return
-        _configure(config, target, scrape="8s", evaluate=SELDOM)
+        seen: dict[str, Json] = {}
+        if all_there("mljob_state"):
+            eventually(functools.partial(_evaluated_often, prometheus, seen), "the rules were evaluated", 240)
+        complete = all_there("mljob_state") and all_there("mljob:state")
+        now = int(time.time())
+        _configure(config, target, scrape=SELDOM if complete else "8s", evaluate=SELDOM)
         _reload(prometheus)
+        if complete:
+            return min([*seen.values()][1:], key=lambda each: float(each["evaluationTime"])), now
     raise AssertionError(f"a scrape was broken off {BROKEN_OFF} times")
 
 
