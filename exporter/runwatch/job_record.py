@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.history_digest import HistoryDigest
 from runwatch.derive.job_view import HistoryView, JobView
 from runwatch.derive.progress import segment_starts
 from runwatch.derive.rl_digest import RLSummary, completed_by
-from runwatch.derive.trials import TrialsSummary, summarise_trials
+from runwatch.derive.trials import summarise_trials
 from runwatch.facts import (
     CheckpointListing,
     Failure,
-    HistoryRun,
+    HistoryEnd,
     HistoryUpdate,
     LogFacts,
     SchedulerFacts,
@@ -29,78 +29,8 @@ from runwatch.facts import (
 )
 from runwatch.fleet import Job, asks_log, read_from
 from runwatch.scheduler_digest import SchedulerDigest
+from runwatch.source_slots import CheckpointSlot, HistorySlot, LogSlot, SchedulerSlot, Slot, TrialsSlot
 from runwatch.sources.protocol import Outcome
-
-
-@dataclass(slots=True)
-class _Slot:
-    """How the looks at one source went. `observed` is when it last answered, `failure` why the latest look failed."""
-
-    observed: float | None = None
-    failure: Failure | None = None
-    tried: bool = False
-
-    def failed(self, failure: Failure) -> None:
-        self.tried = True
-        self.failure = failure
-
-    def answered(self, now: float | None) -> None:
-        self.tried = True
-        self.failure = None
-        if now is not None:
-            self.observed = now
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether the looks went well, and yet none of them came to the end of what is there."""
-        return self.tried and self.failure is None and self.observed is None
-
-    def known(self, now: float, stale_after: float) -> bool:
-        if self.observed is not None:  # of a clock that was set back no answer lies in the future
-            self.observed = min(self.observed, now)
-        return self.observed is not None and now - self.observed <= stale_after
-
-
-@dataclass(slots=True)
-class _HistorySlot(_Slot):
-    """One of a job's histories: the config lists them in the order in which they are trusted.
-
-    `digest` is made of what `source` gave since its first row. `coming` takes the rows of a source that was made anew
-    and gives them all again: what was read before stays until as much is read. `behind` tells that rows wait still.
-    """
-
-    digest: HistoryDigest | None = None
-    run: HistoryRun = field(default_factory=HistoryRun)
-    caught_up: bool = False
-    source: object = None
-    coming: HistoryDigest | None = None
-    behind: bool = False
-
-    @property
-    def reading(self) -> bool:
-        """Whether a first read goes on: rows were delivered, and more wait at the source."""
-        return self.coming is not None or (self.digest is not None and not self.caught_up)
-
-
-@dataclass(slots=True)
-class _CheckpointSlot(_Slot):
-    listing: CheckpointListing | None = None
-
-
-@dataclass(slots=True)
-class _SchedulerSlot(_Slot):
-    digest: SchedulerDigest | None = None
-
-
-@dataclass(slots=True)
-class _TrialsSlot(_Slot):
-    summary: TrialsSummary | None = None
-    results_read: int = 0
-
-
-@dataclass(slots=True)
-class _LogSlot(_Slot):
-    facts: LogFacts | None = None
 
 
 class JobRecord:
@@ -110,11 +40,11 @@ class JobRecord:
         self.job = job
         self._configured = dict.fromkeys(self.sources(), configured)
         self._lock = threading.Lock()
-        self._histories = [_HistorySlot() for _ in job.history]
-        self._checkpoints = _CheckpointSlot()
-        self._scheduler = _SchedulerSlot()
-        self._trials = _TrialsSlot()
-        self._log = _LogSlot()
+        self._histories = [HistorySlot() for _ in job.history]
+        self._checkpoints = CheckpointSlot()
+        self._scheduler = SchedulerSlot()
+        self._trials = TrialsSlot()
+        self._log = LogSlot()
 
     def take_over(self, job: Job, now: float) -> bool:
         """Go on as the record of a job that is read from the same places, and from some that were found since.
@@ -132,7 +62,7 @@ class JobRecord:
             grown = job.history[: len(known.history)] == known.history and known.checkpoints in ((), job.checkpoints)
             if not (same and grown):
                 return False
-            self._histories += [_HistorySlot() for _ in job.history[len(known.history) :]]
+            self._histories += [HistorySlot() for _ in job.history[len(known.history) :]]
             self.job = job
             self._configured = {kind: self._configured.get(kind, now) for kind in self.sources()}
             return True
@@ -172,23 +102,23 @@ class JobRecord:
             slot = self._slot(kind, position)
             if isinstance(outcome, Failure):
                 slot.failed(outcome)
-            elif isinstance(slot, _HistorySlot) and isinstance(outcome, HistoryUpdate):
+            elif isinstance(slot, HistorySlot) and isinstance(outcome, HistoryUpdate):
                 self._apply_history(slot, outcome, now, source)
-            elif isinstance(slot, _CheckpointSlot) and isinstance(outcome, CheckpointListing):
+            elif isinstance(slot, CheckpointSlot) and isinstance(outcome, CheckpointListing):
                 slot.listing = outcome
                 slot.answered(now)
-            elif isinstance(slot, _SchedulerSlot) and isinstance(outcome, SchedulerFacts):
+            elif isinstance(slot, SchedulerSlot) and isinstance(outcome, SchedulerFacts):
                 if slot.digest is None:
                     slot.digest = SchedulerDigest(interval)
                 slot.digest.interval = interval
                 slot.digest.add(outcome, now)
                 slot.answered(now)
-            elif isinstance(slot, _TrialsSlot) and isinstance(outcome, TrialsUpdate):
+            elif isinstance(slot, TrialsSlot) and isinstance(outcome, TrialsUpdate):
                 slot.answered(now if outcome.caught_up else None)
                 slot.results_read = sum(len(folder.results) for folder in outcome.folders)
                 if outcome.caught_up:
                     slot.summary = summarise_trials(outcome)
-            elif isinstance(slot, _LogSlot) and isinstance(outcome, LogFacts):
+            elif isinstance(slot, LogSlot) and isinstance(outcome, LogFacts):
                 slot.answered(now if outcome.caught_up else None)
                 if outcome.caught_up:
                     slot.facts = outcome
@@ -196,12 +126,12 @@ class JobRecord:
                 raise TypeError(f"a source of kind {kind} delivered {type(outcome).__name__}")
             return True
 
-    def _slot(self, kind: SourceKind, position: int) -> _Slot:
+    def _slot(self, kind: SourceKind, position: int) -> Slot:
         if kind is SourceKind.HISTORY:
             return self._histories[position]
         return self._others()[kind]
 
-    def _others(self) -> dict[SourceKind, _Slot]:
+    def _others(self) -> dict[SourceKind, Slot]:
         return {
             SourceKind.SCHEDULER: self._scheduler,
             SourceKind.CHECKPOINTS: self._checkpoints,
@@ -209,7 +139,7 @@ class JobRecord:
             SourceKind.LOG: self._log,
         }
 
-    def _apply_history(self, slot: _HistorySlot, update: HistoryUpdate, now: float, source: object) -> None:
+    def _apply_history(self, slot: HistorySlot, update: HistoryUpdate, now: float, source: object) -> None:
         starts = segment_starts(update.run.config, self.job.config)
         is_another = slot.source is not source
         slot.source = source
@@ -248,7 +178,7 @@ class JobRecord:
                 return True
             return slots[0].failure
 
-    def _slots(self, kind: SourceKind) -> list[_Slot]:
+    def _slots(self, kind: SourceKind) -> list[Slot]:
         return [*self._histories] if kind is SourceKind.HISTORY else [self._slot(kind, 0)]
 
     def view(self, now: float, stale_after: float, *, only_past: bool = False) -> JobView:
@@ -279,7 +209,15 @@ class JobRecord:
                     kind: tuple(slot.failure for slot in self._slots(kind) if slot.failure is not None)
                     for kind in self.sources()
                 },
+                awaits_scheduler=self._scheduler_is_unread
+                and now - self._configured[SourceKind.SCHEDULER] <= stale_after,
             )
+
+    @property
+    def _scheduler_is_unread(self) -> bool:
+        failure = self._scheduler.failure
+        never = SourceKind.SCHEDULER in self._configured and self._scheduler.digest is None
+        return never and (failure is None or not failure.is_answer)
 
     def sources(self) -> tuple[SourceKind, ...]:
         """The kinds of source that this job is asked of."""
@@ -366,13 +304,17 @@ class JobRecord:
 
     @property
     def ended(self) -> bool:
-        """Whether the history that is used says that the run ended, or the scheduler does."""
+        """Whether the history that is used says that the run ended, or the scheduler does.
+
+        One that failed may be placed again by a scheduler that could not be read yet.
+        """
         with self._lock:
             view = self._scheduler.digest.view(math.inf) if self._scheduler.digest is not None else None
             if view is not None and view.over is not None:
                 return view.over
             chosen = self._chosen(math.inf, math.inf)
-            return chosen is not None and self._histories[chosen].run.end is not None
+            end = self._histories[chosen].run.end if chosen is not None else None
+            return end is not None and not (end is HistoryEnd.FAILED and self._scheduler_is_unread)
 
     def is_unfinished(self, kind: SourceKind, position: int) -> bool:
         """Whether this source was read without a failure, but never to its end: nothing of it is shown yet."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from runwatch import thresholds as t
-from runwatch.alerting.promql import JOB, but_not, current, duration, either, in_state, lines, number, where
+from runwatch.alerting.promql import JOB, but_not, current, duration, either, firing, in_state, lines, number, where
+from runwatch.alerting.records import UNREAD_SCHEDULER
 from runwatch.alerting.rules import Alert
 from runwatch.alerting.texts import AT_STEP, RUN, limit_of
 
@@ -15,11 +16,22 @@ def _ended(state: str, matchers: str = "") -> str:
     return f"max by ({JOB}) ({selector})"
 
 
-def _failed(matchers: str) -> str:
-    """The recorded end is that of the run: a link that failed while the next one waits has none."""
-    return lines(
-        _ended("failed", matchers),
-        where(f"time() - mljob:end_timestamp_seconds <= {number(t.FAILED_SHOWN_SECONDS)}"),
+def _failed(severity: str, matchers: str) -> str:
+    """The recorded end is that of the run: a link that failed while the next one waits has none.
+
+    After a restart of the exporter a failure that only the run told is in doubt until its scheduler was read, or was
+    asked for long: none begins on it, and one that fires goes on.
+    """
+    return either(
+        lines(
+            _ended("failed", matchers),
+            where(f"time() - mljob:end_timestamp_seconds <= {number(t.FAILED_SHOWN_SECONDS)}"),
+        ),
+        lines(
+            f"max by ({JOB}) ({in_state('unknown')})",
+            where(UNREAD_SCHEDULER),
+            where(firing("MLJobFailed", severity)),
+        ),
     )
 
 
@@ -41,12 +53,18 @@ END_ALERTS = [
     Alert(
         "MLJobFailed",
         "critical",
-        _failed('bucket!="other"'),
+        _failed("critical", 'bucket!="other"'),
         f"{RUN} failed",
         f"{_FAILED_TEXT}{_REASON}{AT_STEP}",
         keep=t.ALERT_KEEP_FIRING_SECONDS,
     ),
-    Alert("MLJobFailed", "warning", _failed('bucket="other"'), f"{RUN} failed", f"{_FAILED_TEXT}{_REASON}{AT_STEP}"),
+    Alert(
+        "MLJobFailed",
+        "warning",
+        _failed("warning", 'bucket="other"'),
+        f"{RUN} failed",
+        f"{_FAILED_TEXT}{_REASON}{AT_STEP}",
+    ),
     Alert(
         "MLJobTimedOut",
         "warning",

@@ -38,7 +38,7 @@ def beyond_interval(age: str, floor: float) -> str:
 
 _AGE_SEEN = "(time() - mljob:observed_timestamp_seconds)"
 
-_UNREAD_SCHEDULER = "mljob:unread_scheduler_asked_timestamp_seconds"
+UNREAD_SCHEDULER = "mljob:unread_scheduler_asked_timestamp_seconds"
 
 
 def _of_the_living(metric: str, word: str, deciding: str) -> tuple[Recording, Recording]:
@@ -103,7 +103,7 @@ IDENTITY = [
     ),
     Recording("mljob:end_timestamp_seconds", f"max by ({JOB}) (mljob_end_timestamp_seconds) and mljob:ended"),
     Recording(
-        _UNREAD_SCHEDULER,
+        UNREAD_SCHEDULER,
         lines(
             f'min by ({JOB}, source) (mljob_source_configured_timestamp_seconds{{source="scheduler"}})',
             "unless on (run, site, source) mljob:observed_timestamp_seconds",
@@ -122,8 +122,8 @@ IDENTITY = [
                     ),
                     # Until it has answered, the history may take a job for running that waits. Later it is a wrong
                     # name, and told as such, unless the whole source is down.
-                    f"{_UNREAD_SCHEDULER} >= time() - {number(t.NEVER_READ_SECONDS)}",
-                    f"{_UNREAD_SCHEDULER} and on (source, site) (runwatch:source_up == 0)",
+                    f"{UNREAD_SCHEDULER} >= time() - {number(t.NEVER_READ_SECONDS)}",
+                    f"{UNREAD_SCHEDULER} and on (source, site) (runwatch:source_up == 0)",
                 )
             ),
             but_not("mljob:ended"),

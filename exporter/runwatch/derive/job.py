@@ -147,6 +147,10 @@ def _state(view: JobView, events: Sequence[GangInterruption], now: float, interv
     sources = _own_sources(view)
     own = without_scheduler(job.bucket, alone, sources)
     state = own or JobState("unknown", None, None, None, None, "no source of its state was ever read")
+    if view.awaits_scheduler and state.state == "failed":
+        # A gang that failed, or of which one task was preempted, may be started anew.
+        reason = f"{state.reason}; whether its scheduler places it again could not be read yet"
+        state = replace(state, state="unknown", end=None, exit_code=None, reason=reason)
     if scheduler is not None:
         if own is not None and newest_start(scheduler) is not None:
             # Results may be older than the job, where it went on in the folder of another.

@@ -28,7 +28,11 @@ class HistoryView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """What is known of a job now. A source that never answered has no entry in `observed` and no facts."""
+    """What is known of a job now. A source that never answered has no entry in `observed` and no facts.
+
+    `awaits_scheduler` is whether its scheduler gave no answer since it was first asked, not that it knows no such job
+    either, and not for so long that the job is what its own sources say.
+    """
 
     job: Job
     history: HistoryView | None = None
@@ -40,3 +44,4 @@ class JobView:
     observed: Mapping[SourceKind, float] = field(default_factory=dict)
     failures: Mapping[SourceKind, tuple[Failure, ...]] = field(default_factory=dict)
     pages: SitePages = NO_PAGES
+    awaits_scheduler: bool = False
