@@ -51,6 +51,14 @@ def words(
             "no result at all for 1 h 1 min (limit 1 h)",
         ),
         ("eval", {"trials": 0}, None),
+        # nothing tells when it began: from when it was first asked for results, while there is none
+        ("eval", {"trials": 0, "source_configured_timestamp_seconds": {"trials": SEEN - 60 * MINUTE}}, None),
+        (
+            "eval",
+            {"trials": 0, "source_configured_timestamp_seconds": {"trials": SEEN - 61 * MINUTE}},
+            "no result at all for 1 h 1 min (limit 1 h)",
+        ),
+        ("eval", {"trials": 9, "source_configured_timestamp_seconds": {"trials": SEEN - 61 * MINUTE}}, None),
         # all are there; or how many there will be is not known
         ("eval", {LAST: SEEN - 9 * HOUR, "trials": 300}, None),
         ("eval", {LAST: SEEN - 9 * HOUR, "chunks": {"hung": 0}}, "no new result for 9 h (limit 1 h)"),

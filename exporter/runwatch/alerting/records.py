@@ -275,8 +275,19 @@ TRIALS = [
         lines(
             "mljob:results_observed_timestamp_seconds",
             "-",
-            latest(
-                result=newest("mljob_last_trial_timestamp_seconds"), attempt="mljob:attempt_start_timestamp_seconds"
+            grouped(
+                either(
+                    latest(
+                        result=newest("mljob_last_trial_timestamp_seconds"),
+                        attempt="mljob:attempt_start_timestamp_seconds",
+                    ),
+                    # Nothing tells when a job without a scheduler began that gave no result yet: not after it was
+                    # first asked for them.
+                    lines(
+                        f'min by ({JOB}) (mljob_source_configured_timestamp_seconds{{source="trials"}})',
+                        where("mljob:trials == 0"),
+                    ),
+                )
             ),
         ),
     ),

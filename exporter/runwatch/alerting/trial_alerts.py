@@ -143,7 +143,8 @@ TRIAL_ALERTS = [
         "It runs and results are missing."
         + _by_age(
             " None came for {{ $value | humanizeDuration }} since the later of the last one and the newest attempt's "
-            f"start (limit {duration(t.TRIALS_STALLED_EVAL_SECONDS)}, datagen "
+            "start, or, where neither is known, since it was first asked for "
+            f"(limit {duration(t.TRIALS_STALLED_EVAL_SECONDS)}, datagen "
             f"{duration(t.TRIALS_STALLED_DATAGEN_SECONDS)})."
         )
         + _HUNG_CHUNKS

@@ -35,6 +35,9 @@ def trials_stalled(job: Subject) -> str | None:
         return f"{hung:.0f} {'chunk hangs' if hung == 1 else 'chunks hang'}: log and trials silent for over {silent}"
     last = job.get("mljob_last_trial_timestamp_seconds")
     since = max((time for time in (job.attempt_start, last) if time is not None), default=None)
+    if since is None and job.get("mljob_trials") == 0:
+        # Nothing tells when it began: not after it was first asked for results.
+        since = job.get("mljob_source_configured_timestamp_seconds", source=SourceKind.TRIALS.value)
     if since is None or seen - since <= limit:
         return None
     what = "no result at all" if job.get("mljob_trials") == 0 else "no new result"
