@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from runwatch import thresholds as t
-from runwatch.alerting.promql import JOB, but_not, current, duration, either, firing, in_state, lines, number, where
+from runwatch.alerting.promql import (
+    JOB,
+    but_not,
+    current,
+    duration,
+    either,
+    firing,
+    in_state,
+    indented,
+    lines,
+    number,
+    where,
+)
 from runwatch.alerting.records import UNREAD_SCHEDULER
 from runwatch.alerting.rules import Alert
 from runwatch.alerting.texts import AT_STEP, RUN, limit_of
@@ -34,6 +46,17 @@ def _failed(severity: str, matchers: str) -> str:
         ),
     )
 
+
+# For how long it has had no task is not known after a restart of the exporter, nor when nobody could look: it is borne
+# anew then, and one that fires goes on.
+_VANISHED = either(
+    _ended("vanished"),
+    lines(
+        f"sum by ({JOB}) (\n{indented(current('mljob_tasks', keep='state'))}\n) == 0",
+        where(in_state("running")),
+        where(firing("MLJobVanished", "critical")),
+    ),
+)
 
 # Levanter numbers its steps from 0: its last one is target - 1.
 _STEPS_MISSING = lines(current("mljob_target_step"), "-", current("mljob_step"), "> 1")
@@ -86,7 +109,7 @@ END_ALERTS = [
     Alert(
         "MLJobVanished",
         "critical",
-        _ended("vanished"),
+        _VANISHED,
         f"{RUN} vanished",
         f"Its record is gone, or it counts as running without a task, and no source saw it end.{AT_STEP}",
         wait=t.ALERT_VANISHED_FOR_SECONDS,

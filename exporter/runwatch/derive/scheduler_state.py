@@ -155,8 +155,8 @@ def sources_disagree(state: JobState, view: SchedulerView, history: HistoryEvide
         return False
     if state.over:
         return history.run.end is None and _spoke_after(history, state.end)
-    if state.state != "running":
-        return False
+    if state.state != "running" or view.facts.state is SchedulerState.NO_TASKS:
+        return False  # a scheduler that shows no task does not say that it is alive
     started = newest_start(view)
     ended_at = history.run.ended_at
     if history.run.end in {HistoryEnd.FAILED, HistoryEnd.KILLED}:
