@@ -36,7 +36,10 @@ def beyond_interval(age: str, floor: float) -> str:
     return lines(age, f"> on (source, site) group_left () clamp_min({_INTERVALS}, {number(floor)})")
 
 
-_AGE_SEEN = "(time() - mljob:observed_timestamp_seconds)"
+# Of replicas with unlike configs each has a bucket of its own for the job.
+_NEWEST_ANSWER = "max by (run, site, source) (mljob:observed_timestamp_seconds)"
+
+_AGE_SEEN = f"(time() - {_NEWEST_ANSWER})"
 
 UNREAD_SCHEDULER = "mljob:unread_scheduler_asked_timestamp_seconds"
 
@@ -72,13 +75,13 @@ IDENTITY = [
             lines(
                 "(",
                 "  - mljob_observed_timestamp_seconds",
-                "  + on (run, site, source) group_left () mljob:observed_timestamp_seconds",
+                f"  + on (run, site, source) group_left () {_NEWEST_ANSWER}",
                 f") > on (source, site) group_left () clamp_min({_INTERVALS}, {number(t.BLIND_FLOOR_SECONDS)})",
             ),
             lines(
                 "(",
                 "  - mljob_observed_timestamp_seconds",
-                "  + on (run, site, source) group_left () mljob:observed_timestamp_seconds",
+                f"  + on (run, site, source) group_left () {_NEWEST_ANSWER}",
                 f") > {number(t.BLIND_FLOOR_SECONDS)}",
                 "unless on (source, site) runwatch:source_interval_seconds",
             ),

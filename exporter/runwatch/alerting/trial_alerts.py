@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from runwatch import thresholds as t
 from runwatch.alerting.promql import (
+    JOB,
     NOT_OVER,
     but_not,
     current,
@@ -71,8 +72,8 @@ _ENGINE_IDLE = lines(
     where("mljob:engine_running_requests"),
     but_not(
         lines(
-            'mljob:observed_timestamp_seconds{source="log"}',
-            "- on (run, site)",
+            f'max by ({JOB}) (mljob:observed_timestamp_seconds{{source="log"}})',
+            "-",
             newest("mljob_engine_last_success_timestamp_seconds"),
             f"<= {number(_IDLE_SECONDS)}",
         )
