@@ -127,8 +127,11 @@ class SchedulerDigest:
                 kept.end_seen = ended_by
 
     def _keep(self, attempts: Iterable[Attempt], now: float) -> None:
-        for attempt in attempts:
-            kept = self._kept.get(attempt.key)
+        for shown in attempts:
+            kept, attempt = self._kept.get(shown.key), shown
+            if kept is not None and shown.started is None and kept.submission == self._submission:
+                # A container that was lost has no time of start any more; what was told of it stays true.
+                attempt = replace(shown, started=kept.attempt.started)
             if kept is None or kept.attempt.started != attempt.started:
                 kept = self._kept[attempt.key] = _Kept(attempt, self._submission)
             kept.attempt = attempt

@@ -81,7 +81,7 @@ def waiting(reason: str, message: str = "") -> Object:
 
 
 def pod(name: str, owner: Object | None, phase: str, state: Object | None, *, made: float = 0.0, **more: Any) -> Object:
-    """A pod. `more`: `last`, `restarts`, `labels`, `conditions`, `reason`, `spec`, `status`, `meta`."""
+    """A pod. `more`: `last`, `restarts`, `container`, `labels`, `conditions`, `reason`, `spec`, `status`, `meta`."""
     found: Object = {"phase": phase, "conditions": more.get("conditions", []), "startTime": stamp(made)}
     if state is not None:
         found["containerStatuses"] = [
@@ -94,6 +94,7 @@ def pod(name: str, owner: Object | None, phase: str, state: Object | None, *, ma
                 "restartCount": more.get("restarts", 0),
                 "ready": "running" in state,
             }
+            | more.get("container", {})
         ]
     if "reason" in more:
         found["reason"] = more["reason"]

@@ -29,7 +29,19 @@ def failed_pod(state: Object | None, **more: object) -> Object:
     return pod("train-0", None, "Failed", state, **more)
 
 
-ENDS = [
+LOST: Object = {
+    "terminated": {
+        "exitCode": 137,
+        "reason": "ContainerStatusUnknown",
+        "message": "The container could not be located when the pod was terminated",
+        "startedAt": None,
+        "finishedAt": None,
+    }
+}
+"""What a kubelet (1.22 and later) writes of each container that it cannot find at the end of a pod."""
+ONCE_MADE: Object = {"containerID": "containerd://5f1c"}
+
+ENDS: list[tuple[str, Object, AttemptEnd, int | None]] = [
     ("exit 0", pod("train-0", None, "Succeeded", terminated(10, 100, 0)), AttemptEnd.SUCCEEDED, 0),
     ("exit 1", failed_pod(FAILED_1), AttemptEnd.FAILED, 1),
     ("killed by nobody that the API names", failed_pod(KILLED), AttemptEnd.FAILED, 137),
@@ -37,12 +49,9 @@ ENDS = [
     ("a deadline of the pod", failed_pod(TERMINATED_143, reason="DeadlineExceeded"), AttemptEnd.WALL_TIME, 143),
     ("evicted by its node", failed_pod(KILLED, reason="Evicted"), AttemptEnd.PREEMPTED, 137),
     ("its node was shut down", failed_pod(TERMINATED_143, reason="Terminated"), AttemptEnd.PREEMPTED, 143),
-    (
-        "the kubelet lost the container",
-        failed_pod({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "finishedAt": None}}),
-        AttemptEnd.UNKNOWN,
-        137,
-    ),
+    # Nobody knows how these two ended: the codes are what kubelet and containerd write in place of one.
+    ("the kubelet lost the container", failed_pod(LOST, container=ONCE_MADE), AttemptEnd.UNKNOWN, None),
+    ("its node was started anew", failed_pod(terminated(10, 100, 255, "Unknown")), AttemptEnd.UNKNOWN, None),
     ("a signal in place of a code", failed_pod({"terminated": {"signal": 9}}), AttemptEnd.FAILED, 137),
 ] + [
     (
@@ -62,7 +71,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("found", "end", "code"), [case[1:] for case in ENDS], ids=[case[0] for case in ENDS])
-def test_each_end_of_a_pod(found: Object, end: AttemptEnd, code: int) -> None:
+def test_each_end_of_a_pod(found: Object, end: AttemptEnd, code: int | None) -> None:
     assert ended(found) == (end, code)
 
 
@@ -99,15 +108,58 @@ def test_kueue_marks_pods_that_it_stops(reason: str, state: Object, end: Attempt
     assert ended(failed_pod(state, conditions=[condition("TerminationTarget", 90, reason=reason)]))[0] is end
 
 
-def test_an_evicted_pod_without_container_states_is_an_attempt_and_one_that_never_started_is_none() -> None:
+def test_an_evicted_pod_without_container_states_is_an_attempt() -> None:
     gone = failed_pod(
         None, reason="Evicted", conditions=[condition("DisruptionTarget", 80, reason="TerminationByKubelet")]
     )
     (attempt,) = read_pod(gone, link="job/train").attempts
     assert (attempt.started, attempt.ended, attempt.end) == (T0, T0 + 80, AttemptEnd.PREEMPTED)
-    refused = failed_pod(None, reason="OutOfnvidia.com/gpu")
-    del refused["status"]["startTime"]
-    assert read_pod(refused, link="job/train").attempts == ()
+
+
+def refused(reason: str, message: str) -> Object:
+    """A pod that its kubelet did not admit: phase, reason, message, and a time of start that the kubelet adds."""
+    return failed_pod(None, reason=reason, status={"message": message})
+
+
+NEVER_STARTED = [
+    ("no chips", refused("OutOfnvidia.com/gpu", "Pod was rejected: Node didn't have enough nvidia.com/gpu")),
+    ("sick chips", refused("UnexpectedAdmissionError", "Pod was rejected: Allocate failed due to no healthy devices")),
+    ("a full disk", refused("Evicted", "Pod was rejected: The node had condition: [DiskPressure]. ")),
+    ("the same, of an older kubelet", refused("Evicted", "Pod The node had condition: [DiskPressure]. ")),
+    ("a node on its way", refused("NodeShutdown", "Pod was rejected: Pod was rejected as the node is shutting down.")),
+    ("its node went before it started", failed_pod(None)),
+    ("evicted while it waited for its image", failed_pod(waiting("ContainerCreating"), reason="Evicted")),
+    ("the same, once its kubelet had cleaned up", failed_pod(LOST, reason="Evicted")),
+    (
+        "past its deadline while set-up containers ran",
+        failed_pod(waiting("PodInitializing"), reason="DeadlineExceeded"),
+    ),
+]
+
+
+@pytest.mark.parametrize("found", [case[1] for case in NEVER_STARTED], ids=[case[0] for case in NEVER_STARTED])
+def test_a_pod_that_never_started_is_no_attempt(found: Object) -> None:
+    assert read_pod(found, link="job/train").attempts == ()
+
+
+def test_an_evicted_pod_whose_container_the_kubelet_lost_is_one_attempt_with_the_key_of_its_start() -> None:
+    """As kubelets show a pod evicted for memory: the count is raised, and the next container never was."""
+    before = pod("train-0", None, "Running", running(10))
+    (running_attempt,) = read_pod(before, link="l").attempts
+    lost = {"terminated": LOST["terminated"] | {"message": "The container used to be Running"}}
+    disrupted = [condition("DisruptionTarget", 300, reason="TerminationByKubelet")]
+    gone = failed_pod(LOST, last=lost, restarts=1, reason="Evicted", conditions=disrupted)
+    (attempt,) = read_pod(gone, link="l").attempts
+    assert attempt.key == running_attempt.key
+    assert (attempt.started, attempt.ended, attempt.end) == (None, T0 + 300, AttemptEnd.PREEMPTED)
+    assert attempt.exit_code is None
+
+
+def test_a_pod_that_is_evicted_while_its_container_waits_for_a_restart_ended_by_itself_before() -> None:
+    gone = failed_pod(LOST, last=FAILED_1, restarts=0, reason="Evicted")
+    (attempt,) = read_pod(gone, link="l").attempts
+    assert attempt.key.endswith(":0")
+    assert (attempt.started, attempt.ended, attempt.end) == (T0 + 10, T0 + 100, AttemptEnd.FAILED)
 
 
 STOP = GangStop(T0 + 95, AttemptEnd.WALL_TIME, "DeadlineExceeded")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from runwatch.derive.attempts import SchedulerView, gang_start
@@ -66,6 +68,16 @@ def test_a_forgotten_attempt_is_kept_as_it_was() -> None:
     both = facts([attempt("a", 0, 0, 50, FAILED), attempt("a", 1, 60)])
     newest = facts([attempt("a", 1, 60)])
     assert ends(view_of((100, both), (160, newest))) == [("/u/job/a/0", FAILED, 50), ("/u/job/a/1", RUNNING, None)]
+
+
+def test_a_start_that_was_told_stays_known_when_its_container_was_lost() -> None:
+    first, lost = facts([attempt("a", 0, 0)]), facts([replace(attempt("a", 0, 0, 90, PREEMPTED), started=None)])
+    (kept,) = view_of((60, first), (120, lost)).attempts
+    assert (kept.started, kept.ended, kept.end) == (T0, T0 + 90, PREEMPTED)
+    # Under another identity the same key is another start.
+    another = replace(lost, identity="two")
+    (kept,) = view_of((60, replace(first, identity="one")), (120, another)).attempts
+    assert kept.started is None
 
 
 def test_an_attempt_that_disappeared_while_it_ran_ended_unseen() -> None:

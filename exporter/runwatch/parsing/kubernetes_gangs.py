@@ -56,7 +56,7 @@ def gang_facts(gang: Gang, *, ran_before: bool = False, started_before: float | 
         )
     )
     end = workloads.workload_end(gang)
-    ran = ran_before or bool(attempts) or workloads.evicted(gang) or _record_says_it_ran(gang)
+    ran = ran_before or bool(attempts) or workloads.evicted(gang) or _record_says_it_ran(gang, pods)
     standing = _standing(gang, pods, tasks, attempts, ran)
     over = standing.state in {
         SchedulerState.SUCCEEDED,
@@ -164,12 +164,16 @@ def _tally(phases: Sequence[TaskPhase]) -> TaskCounts:
     return TaskCounts(*(phases.count(phase) for phase in _PHASE_ORDER))
 
 
-def _record_says_it_ran(gang: Gang) -> bool:
+def _record_says_it_ran(gang: Gang, pods: Sequence[PodRecord]) -> bool:
     if workloads.suspended(gang) and any(fields.moment(job, "status", "startTime") is not None for job in gang.jobs):
         # A job that is made suspended has no time of start; one that is suspended later keeps it.
         return True
-    counts = ("restarts",) if gang.kind is WorkloadKind.JOBSET else ("failed", "ready")
-    return any(fields.count(gang.record, "status", key) for key in counts)
+    if gang.kind is WorkloadKind.JOBSET:
+        return bool(fields.count(gang.record, "status", "restarts"))
+    # A Job counts pods as failed that their node refused, or that were ended before they could start.
+    never_started = sum(pod.phase is TaskPhase.FAILED and not pod.attempts for pod in pods)
+    failed = (fields.count(gang.record, "status", "failed") or 0) - never_started
+    return failed > 0 or bool(fields.count(gang.record, "status", "ready"))
 
 
 def _standing(
@@ -191,7 +195,7 @@ def _standing(
         return _Standing(SchedulerState.PENDING, "quota", "suspended: not admitted yet")
     if tasks.pending:
         return _pending(gang, pods, tasks, ran)
-    return _without_live_tasks(gang, pods, tasks, attempts)
+    return _without_live_tasks(gang, pods, tasks, attempts, ran)
 
 
 def _pending(gang: Gang, pods: Sequence[PodRecord], tasks: TaskCounts, ran: bool) -> _Standing:
@@ -217,7 +221,7 @@ def _wait_order(word: str) -> int:
 
 
 def _without_live_tasks(
-    gang: Gang, pods: Sequence[PodRecord], tasks: TaskCounts, attempts: Sequence[Attempt]
+    gang: Gang, pods: Sequence[PodRecord], tasks: TaskCounts, attempts: Sequence[Attempt], ran: bool
 ) -> _Standing:
     """No pod runs or waits, yet the record tells of no end."""
     if any(pod.phase is TaskPhase.UNKNOWN for pod in pods):
@@ -227,6 +231,8 @@ def _without_live_tasks(
         return _Standing(SchedulerState.RUNNING, detail=f"about to fail: {fields.text(ending, 'reason')}")
     if tasks.succeeded and not tasks.failed:
         return _Standing(SchedulerState.RUNNING, detail="its pods are done, and it has not said so yet")
+    if pods and not ran:
+        return _Standing(SchedulerState.PENDING, "unknown", fields.one_line("no pod could start", pods[-1].detail))
     if pods:
         last = max(attempts, key=lambda found: found.ended or 0.0, default=None)
         why = "" if last is None else last.detail
@@ -263,8 +269,7 @@ def _ended_pods(pods: Sequence[PodRecord], attempts: Sequence[Attempt]) -> _Stan
 
 
 def _end_of_failed(pod: PodRecord) -> AttemptEnd:
-    end = pod.attempts[-1].end if pod.attempts else AttemptEnd.FAILED
-    return AttemptEnd.CANCELLED if pod.terminating and end is AttemptEnd.UNKNOWN else end
+    return AttemptEnd.CANCELLED if pod.terminating and pod.end is AttemptEnd.UNKNOWN else pod.end
 
 
 def _started(attempts: Sequence[Attempt], started_before: float | None) -> float | None:

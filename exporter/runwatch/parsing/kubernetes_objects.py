@@ -28,9 +28,11 @@ POD_REASONS: Mapping[str, AttemptEnd] = {
 CONTAINER_REASONS: Mapping[str, AttemptEnd] = {
     "OOMKilled": AttemptEnd.FAILED,
     "ContainerStatusUnknown": AttemptEnd.UNKNOWN,
+    "Unknown": AttemptEnd.UNKNOWN,
 }
 """Reasons of a terminated container that say more than its exit code. Out of memory is the program's own failure,
-whatever else happened to the pod."""
+whatever else happened to the pod. Of the two unknown ones the kubelet (137) and containerd (255, after its node was
+started again) found nothing but that the container is gone: the code beside them is made up."""
 
 TERMINATION_TARGET_REASONS: Mapping[str, AttemptEnd] = {
     "WorkloadDeleted": AttemptEnd.CANCELLED,
@@ -69,6 +71,11 @@ WAITING_REASONS: Mapping[str, str] = {
 EARLIEST_WAIT_FIRST = ("quota", "queue", "capacity", "image", "unknown", "setup")
 """A gang waits for the pod that is furthest from its start."""
 
+_REFUSALS = ("Pod was rejected", "Pod Pod was rejected", "Pod The node had condition")
+"""How a kubelet begins its message on a pod that it does not admit, and how older ones did. The reason alone may be one
+of a pod that ran (`Evicted`, `NodeShutdown`)."""
+
+_LOST = "ContainerStatusUnknown"
 CLOCK_SLACK_SECONDS = 10.0  # nodes and the control plane keep their own clocks
 DISRUPTION_SLACK_SECONDS = 60.0  # a disruption this long after the end did not cause it
 STOP_SLACK_SECONDS = 60.0  # on top of the pod's own grace period
@@ -100,7 +107,7 @@ class PodRecord:
 
     `hidden_restarts` says that its container was started again more often than the API shows. `in_place` says that it
     has its node and was started before, so that what it waits for is a restart there. `previous_log` says that the
-    newest lines are those of the container before.
+    newest lines are those of the container before. `end` is how its newest start ended, or the pod without any.
     """
 
     name: str
@@ -113,6 +120,7 @@ class PodRecord:
     waiting: str
     detail: str
     attempts: tuple[Attempt, ...]
+    end: AttemptEnd
     container: str
     hidden_restarts: bool
     in_place: bool
@@ -135,6 +143,7 @@ def read_pod(pod: Json, *, link: str, stops: tuple[GangStop, ...] = ()) -> PodRe
     waiting, detail = _waiting(pod) if phase is TaskPhase.PENDING else ("", "")
     waits = bool(fields.mapping(status, "state", "waiting"))
     last = fields.mapping(status, "lastState", "terminated")
+    attempts = _attempts(pod, status, restarts, link, stops)
     return PodRecord(
         name=fields.name(pod),
         uid=fields.uid(pod),
@@ -145,7 +154,8 @@ def read_pod(pod: Json, *, link: str, stops: tuple[GangStop, ...] = ()) -> PodRe
         index=_index(pod),
         waiting=waiting,
         detail=detail or fields.one_line(fields.text(pod, "status", "reason"), fields.text(pod, "status", "message")),
-        attempts=_attempts(pod, status, restarts, link, stops),
+        attempts=attempts,
+        end=attempts[-1].end if attempts else _final_end(pod, {}, stops)[0],
         container=main,
         hidden_restarts=restarts > 1,
         in_place=bool(last) or fields.text(pod, "status", "phase") == "Running",
@@ -233,16 +243,21 @@ def _attempts(pod: Json, status: Json, restarts: int, link: str, stops: tuple[Ga
     """List the starts of the main container that the API shows: the newest, and the one before it.
 
     The kubelet numbers starts from 0 and raises `restartCount` with the new start; while a container waits for a
-    restart, `lastState` is the start of that number. Where the kubelet lost a container it raises the count at once.
+    restart, `lastState` is the start of that number. Where the kubelet lost a container it raises the count at once:
+    of a pod that was evicted then, `lastState` is the start that the pod's end ended, and the next one never was.
     """
     pod_uid = fields.uid(pod)
     state, last = fields.mapping(status, "state"), fields.mapping(status, "lastState", "terminated")
     final = fields.mapping(state, "terminated")
-    lost = fields.text(last, "reason") == "ContainerStatusUnknown"
+    lost = fields.text(last, "reason") == _LOST
+    never_made = _was_never_made(status)
     found: list[Attempt] = []
     if last:
-        number = restarts if "waiting" in state and not lost else restarts - 1
-        found.append(_ended(f"{pod_uid}:{max(0, number)}", link, last, *_own_end(last)))
+        waits = "waiting" in state or never_made
+        number = restarts if waits and not lost else restarts - 1
+        is_final = waits and lost and fields.text(pod, "status", "phase") == "Failed"
+        told = _final_end(pod, last, stops) if is_final else _own_end(last)
+        found.append(_ended(f"{pod_uid}:{max(0, number)}", link, last, told, pod if is_final else {}))
     if "running" in state:
         started = fields.moment(state, "running", "startedAt")
         how, ended, detail = AttemptEnd.RUNNING, None, ""
@@ -250,12 +265,34 @@ def _attempts(pod: Json, status: Json, restarts: int, link: str, stops: tuple[Ga
             ended = fields.moment(fields.condition(pod, "Ready"), "lastTransitionTime")
             how, detail = AttemptEnd.PREEMPTED, "evicted from a node that does not answer"
         found.append(Attempt(f"{pod_uid}:{restarts}", link, started, ended, how, None, detail))
-    elif final:
+    elif final and not never_made:
         blamed = _blamed(pod, final)
-        found.append(_ended(f"{pod_uid}:{restarts}", link, blamed, *_final_end(pod, blamed, stops)))
-    elif not last and fields.text(pod, "status", "phase") == "Failed" and fields.moment(pod, "status", "startTime"):
+        found.append(_ended(f"{pod_uid}:{restarts}", link, blamed, _final_end(pod, blamed, stops), pod))
+    elif not status and _lost_its_containers(pod):
         found.append(_without_container(pod, link, stops))
     return tuple(found)
+
+
+def _was_never_made(status: Json) -> bool:
+    """Whether a container of a pod that was ended before it could start is only said to have been lost.
+
+    The kubelet writes this for every container that it cannot find at the end of a pod, also for one whose image was
+    still being pulled; what once was made has an id.
+    """
+    end = fields.mapping(status, "state", "terminated")
+    was_lost = fields.text(end, "reason") == _LOST and fields.moment(end, "startedAt") is None
+    return was_lost and not fields.text(status, "containerID")
+
+
+def _lost_its_containers(pod: Json) -> bool:
+    """Whether a failed pod that says nothing of its containers had some: those that a kubelet refuses never do.
+
+    The kubelet gives a pod that it refuses a time of start all the same.
+    """
+    if fields.text(pod, "status", "phase") != "Failed" or fields.moment(pod, "status", "startTime") is None:
+        return False
+    known = fields.text(pod, "status", "reason") in POD_REASONS
+    return known and not fields.text(pod, "status", "message").startswith(_REFUSALS)
 
 
 def _blamed(pod: Json, main: Json) -> Json:
@@ -267,9 +304,12 @@ def _blamed(pod: Json, main: Json) -> Json:
     return next((end for end in ends if fields.count(end, "exitCode") not in (0, None)), main)
 
 
-def _ended(key: str, link: str, end: Json, how: AttemptEnd, detail: str) -> Attempt:
+def _ended(key: str, link: str, end: Json, told: tuple[AttemptEnd, str], pod: Json) -> Attempt:
+    """Of a container that was lost it is not known when it ended; that its pod was disrupted tells when it fell."""
     started, finished = fields.moment(end, "startedAt"), fields.moment(end, "finishedAt")
-    return Attempt(key, link, started, finished, how, _exit_code(end), detail)
+    if finished is None:
+        finished = fields.moment(fields.true_condition(pod, "DisruptionTarget"), "lastTransitionTime")
+    return Attempt(key, link, started, finished, told[0], _exit_code(end), told[1])
 
 
 def _without_container(pod: Json, link: str, stops: tuple[GangStop, ...]) -> Attempt:
@@ -283,6 +323,8 @@ def _without_container(pod: Json, link: str, stops: tuple[GangStop, ...]) -> Att
 
 
 def _exit_code(end: Json) -> int | None:
+    if CONTAINER_REASONS.get(fields.text(end, "reason")) is AttemptEnd.UNKNOWN:
+        return None
     code, signal = fields.count(end, "exitCode"), fields.count(end, "signal")
     return 128 + signal if not code and signal else code
 
@@ -314,7 +356,7 @@ def _final_end(pod: Json, end: Json, stops: tuple[GangStop, ...]) -> tuple[Attem
     reason = fields.text(pod, "status", "reason")
     if reason in POD_REASONS:
         return POD_REASONS[reason], fields.one_line(reason, fields.text(pod, "status", "message"), detail)
-    killed = (_exit_code(end) or 0) > 128
+    killed = (_exit_code(end) or 0) > 128 or fields.text(end, "reason") == _LOST
     target = fields.true_condition(pod, "TerminationTarget")
     if target and killed:
         reason = fields.text(target, "reason")
