@@ -40,7 +40,8 @@ _KUBERNETES_JOB = (
     ("some container runs", "`running`"),
     ("suspended or all pods pending, after an earlier start", "`preempted`"),
     ("suspended or all pods pending, never started", "`pending`"),
-    ("active, and no pod is there", _STATE_WORDS[SchedulerState.NO_TASKS]),
+    ("pods count as active, and none is there", _STATE_WORDS[SchedulerState.NO_TASKS]),
+    ("none counts as active, and none is there", "`pending`, once it ran `preempted`"),
     ("no record and no pod", _STATE_WORDS[SchedulerState.GONE]),
     ("pods' phase `Unknown`", "`unknown`"),
 )

@@ -1,10 +1,12 @@
-"""Jobs none of whose pods ever started, by the real client: they wait, and nothing of them was interrupted."""
+"""Jobs whose pods never started, cannot be made, or were removed, by the real client."""
 
 from __future__ import annotations
 
+import pytest
+
 from runwatch.facts import SchedulerState, TaskCounts
 from tests.peers.kubernetes_fixtures import Watch, kubernetes_server, watch
-from tests.peers.kubernetes_objects import Object, condition, job, pod, running, stamp
+from tests.peers.kubernetes_objects import T0, Object, condition, job, jobset, pod, running, stamp, terminated
 
 __all__ = ["kubernetes_server", "watch"]
 
@@ -37,3 +39,74 @@ def test_a_job_whose_pods_were_all_refused_by_their_nodes_waits(watch: Watch) ->
     watch.server.remove("pods", "train-2")
     watch.source.forget("run train")
     assert watch.facts("train").state is SchedulerState.PREEMPTED
+
+
+def test_a_job_whose_pods_may_not_be_made_waits(watch: Watch) -> None:
+    """The namespace's quota is used up: its controller took the Job up, and every pod that it asks for is refused."""
+    whole = watch.server.put("jobs", job("train", status={"startTime": stamp(0)}))
+    facts = watch.facts("train")
+    assert (facts.state, facts.waiting, facts.tasks) == (SchedulerState.PENDING, "unknown", TaskCounts())
+    assert "its events tell why" in facts.detail
+
+    # It ran, its node went with its pod, and by then others had used the quota up.
+    whole["status"] = {"startTime": stamp(0), "active": 1, "ready": 1}
+    watch.server.put("pods", pod("train-a", whole, "Running", running(20)))
+    assert watch.facts("train").state is SchedulerState.RUNNING
+    watch.server.remove("pods", "train-a")
+    whole["status"] = {"startTime": stamp(0), "failed": 1}
+    assert watch.facts("train").state is SchedulerState.PREEMPTED
+    # That pods run and none is there is the silent wedge.
+    whole["status"] = {"startTime": stamp(0), "failed": 1, "active": 1}
+    assert watch.facts("train").state is SchedulerState.NO_TASKS
+
+
+@pytest.mark.parametrize(
+    ("completions", "counted", "there", "tasks"),
+    [
+        # Four of eight are done, and an autoscaler removed their nodes, and their pods with these.
+        (8, 4, {"Running": 4}, TaskCounts(running=4, succeeded=4)),
+        (8, 4, {"Running": 4, "Succeeded": 3}, TaskCounts(running=4, succeeded=4)),
+        # 98 cells of a grid of 100 are done, of most of which no pod is left.
+        (100, 98, {"Running": 2, "Succeeded": 1}, TaskCounts(running=2, succeeded=98)),
+        # Between the two listings one of the eight ended.
+        (8, 1, {"Running": 8}, TaskCounts(running=8)),
+        (8, 1, {"Running": 7, "Succeeded": 1}, TaskCounts(running=7, succeeded=1)),
+    ],
+)
+def test_tasks_that_are_done_count_when_their_pods_are_removed(
+    watch: Watch, completions: int, counted: int, there: dict[str, int], tasks: TaskCounts
+) -> None:
+    status = {"startTime": stamp(0), "succeeded": counted, "active": there["Running"]}
+    spec = {"parallelism": 8, "completions": completions, "completionMode": "Indexed"}
+    whole = watch.server.put("jobs", job("train", spec=spec, status=status))
+    index = 0
+    for phase, count in there.items():
+        for _ in range(count):
+            labels = {"batch.kubernetes.io/job-completion-index": str(index)}
+            state = running(20) if phase == "Running" else terminated(20, 90, 0)
+            watch.server.put("pods", pod(f"train-{index}", whole, phase, state, labels=labels))
+            index += 1
+    assert watch.facts("train").tasks == tasks
+
+
+def test_jobs_whose_pods_are_in_another_cluster_run_there(watch: Watch) -> None:
+    """MultiKueue: the status is copied from the cluster that runs the job, where its pods are."""
+    elsewhere = {"managedBy": "kueue.x-k8s.io/multikueue"}
+    watch.server.put("jobs", job("train", spec=elsewhere, status={"startTime": stamp(0), "active": 1, "ready": 1}))
+    parts = {"replicatedJobsStatus": [{"name": "worker", "active": 1, "ready": 1}]}
+    watch.server.put("jobsets", jobset("set", {"worker": (1, 1, 0)}, spec=elsewhere, status=parts))
+    for name in ("train", "set"):
+        facts = watch.facts(name)
+        assert (facts.state, facts.tasks, facts.tasks_expected) == (SchedulerState.RUNNING, None, 1)
+
+
+def test_a_job_that_is_deleted_while_it_waits_ends_then(watch: Watch) -> None:
+    """It was preempted at 100 s, and somebody gave it up at 900 s."""
+    asked = {"deletionTimestamp": stamp(900), "deletionGracePeriodSeconds": 0}
+    whole = watch.server.put("jobs", job("train", status={"startTime": stamp(0), "failed": 1, "active": 1}))
+    disrupted = [condition("DisruptionTarget", 95, reason="PreemptionByScheduler")]
+    watch.server.put("pods", pod("train-a", whole, "Failed", terminated(10, 100, 137), conditions=disrupted))
+    watch.server.put("pods", pod("train-b", whole, "Pending", None, made=110, spec={"nodeName": ""}, meta=asked))
+    whole["metadata"] |= asked
+    facts = watch.facts("train")
+    assert (facts.state, facts.ended, facts.started) == (SchedulerState.KILLED, T0 + 900, T0 + 10)

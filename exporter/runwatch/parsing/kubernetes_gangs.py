@@ -5,7 +5,6 @@ How the words of Kubernetes map to `mljob_state` is told in `docs/kubernetes-rba
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -66,8 +65,11 @@ def gang_facts(gang: Gang, *, ran_before: bool = False, started_before: float | 
     }
     ended = None
     if over:
-        last = max((found.ended for found in attempts if found.ended is not None), default=None)
-        ended = (end.time if end is not None else None) or last or fields.deletion_requested(gang.record)
+        times = [found.ended for found in attempts if found.ended is not None]
+        asked = fields.deletion_requested(gang.record)
+        # One that waits has no pod that ends when it is deleted.
+        times += [] if asked is None else [asked]
+        ended = (end.time if end is not None else None) or max(times, default=None)
     chips = workloads.gang_chips(gang)
     return SchedulerFacts(
         scheduler_job=gang.shown_as,
@@ -79,8 +81,8 @@ def gang_facts(gang: Gang, *, ran_before: bool = False, started_before: float | 
         ended=ended,
         exit_code=_exit_code(standing.state, attempts) if over else None,
         waiting=standing.waiting,
-        # Of nodes that do not answer it is not known whether something runs there.
-        tasks=None if standing.state is SchedulerState.UNKNOWN else tasks,
+        # Of nodes that do not answer, and of other clusters, it is not known what runs there.
+        tasks=None if standing.state is SchedulerState.UNKNOWN or workloads.runs_elsewhere(gang) else tasks,
         tasks_expected=workloads.gang_size(gang),
         preemptions=workloads.preemptions(gang),
         failures=workloads.failure_count(gang),
@@ -128,18 +130,33 @@ def task_counts(gang: Gang, pods: Sequence[PodRecord]) -> TaskCounts:
     """Count tasks, not pods: a pod that was replaced is history.
 
     Of an indexed Job the newest pod of each index counts. Else running, pending and succeeded pods count, and pods that
-    failed or are being removed only for the places that those leave free.
+    failed or are being removed only for the places that those leave free. Pods that are done are removed with their
+    node: the Job goes on to count them.
     """
     if gang.kind is WorkloadKind.PODS:
         return _tally([pod.phase for pod in pods])
-    sizes = {fields.uid(job): _size_of_job(job) for job in gang.jobs}
-    by_job: dict[str, list[PodRecord]] = defaultdict(list)
+    by_job: dict[str, list[PodRecord]] = {fields.uid(job): [] for job in gang.jobs}
     for pod in pods:
-        by_job[pod.owner].append(pod)
+        by_job.setdefault(pod.owner, []).append(pod)
+    jobs = {fields.uid(job): job for job in gang.jobs}
     phases: list[TaskPhase] = []
     for owner, of_job in by_job.items():
-        phases += _task_phases(of_job, sizes.get(owner, 0))
+        job = jobs.get(owner, {})
+        of_this = _task_phases(of_job, _size_of_job(job) if job else 0)
+        phases += [*of_this, *_removed_when_done(job, of_this)]
     return _tally(phases)
+
+
+def _removed_when_done(job: Json, there: Sequence[TaskPhase]) -> list[TaskPhase]:
+    """Of the pods that a Job counts as succeeded those that are not listed, as far as it has places for them.
+
+    Pods are listed before Jobs: one that ended in between holds its place as running.
+    """
+    places = fields.count(job, "spec", "completions")
+    if places is None:
+        places = _size_of_job(job) if job else 0
+    missing = (fields.count(job, "status", "succeeded") or 0) - there.count(TaskPhase.SUCCEEDED)
+    return [TaskPhase.SUCCEEDED] * max(0, min(missing, places - len(there)))
 
 
 def _size_of_job(job: Json) -> int:
@@ -229,6 +246,10 @@ def _without_live_tasks(
     ending = next((found for job in gang.jobs if (found := fields.true_condition(job, "FailureTarget"))), {})
     if ending:
         return _Standing(SchedulerState.RUNNING, detail=f"about to fail: {fields.text(ending, 'reason')}")
+    if workloads.counts_as_active(gang) and workloads.runs_elsewhere(gang):
+        return _Standing(SchedulerState.RUNNING, detail="its pods are in another cluster")
+    if workloads.counts_as_active(gang) and not pods:
+        return _Standing(SchedulerState.NO_TASKS, detail="it counts as active and has no pods")
     if tasks.succeeded and not tasks.failed:
         return _Standing(SchedulerState.RUNNING, detail="its pods are done, and it has not said so yet")
     if pods and not ran:
@@ -237,20 +258,14 @@ def _without_live_tasks(
         last = max(attempts, key=lambda found: found.ended or 0.0, default=None)
         why = "" if last is None else last.detail
         return _Standing(SchedulerState.PREEMPTED, detail=fields.one_line("it waits for new pods", why))
-    if _counts_as_active(gang):
-        return _Standing(SchedulerState.NO_TASKS, detail="it counts as active and has no pods")
+    if ran:
+        return _Standing(
+            SchedulerState.PREEMPTED, detail="it ran, and its controller makes no pods: its events tell why"
+        )
     if workloads.waits_for_quota(gang):
         return _Standing(SchedulerState.PENDING, "quota", "not admitted yet")
-    return _Standing(SchedulerState.PENDING, "unknown", "its controller has made no pods yet")
-
-
-def _counts_as_active(gang: Gang) -> bool:
-    jobs = gang.jobs
-    if gang.kind is WorkloadKind.JOBSET and fields.count(gang.record, "status", "restarts"):
-        return True
-    return any(
-        fields.count(job, "status", "active") or fields.moment(job, "status", "startTime") is not None for job in jobs
-    )
+    # A namespace's quota, or a webhook that refuses its pods: only the events of the record tell.
+    return _Standing(SchedulerState.PENDING, "unknown", "its controller has made no pods yet: its events tell why")
 
 
 def _ended_pods(pods: Sequence[PodRecord], attempts: Sequence[Attempt]) -> _Standing:

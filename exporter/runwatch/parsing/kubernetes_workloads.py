@@ -163,6 +163,24 @@ def waits_for_quota(gang: Gang) -> bool:
     return gang.workload is not None and fields.text(reserved, "status") != "True"
 
 
+def runs_elsewhere(gang: Gang) -> bool:
+    """Whether another controller than the cluster's own makes its pods, as MultiKueue does in another cluster."""
+    manager = fields.text(gang.record, "spec", "managedBy")
+    return manager not in {"", "kubernetes.io/job-controller", "jobset.sigs.k8s.io/jobset-controller"}
+
+
+def counts_as_active(gang: Gang) -> bool:
+    """Whether the record says that pods of it wait or run, or, of a JobSet, that it is about to make its Jobs anew.
+
+    A Job that was taken up (`startTime`) and has no active pods waits for new ones, be it that it may make none.
+    """
+    if gang.kind is WorkloadKind.JOBSET and not gang.children:
+        parts = fields.items(gang.record, "status", "replicatedJobsStatus")
+        restarted = fields.count(gang.record, "status", "restarts")
+        return bool(restarted) or any(fields.count(part, "active") for part in parts)
+    return any(fields.count(job, "status", "active") for job in gang.jobs)
+
+
 def failure_count(gang: Gang) -> int | None:
     """Return the failures as the record counts them: failed pods of a Job, restarts of a JobSet."""
     status = fields.mapping(gang.record, "status")
