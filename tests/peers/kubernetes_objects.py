@@ -131,3 +131,13 @@ def jobset(name: str, replicated: dict[str, tuple[int, int, int]], *, made: floa
         | more.get("spec", {}),
         "status": more.get("status", {"restarts": 0}),
     }
+
+
+def workload(owner: Object, *conditions: Object, evictions: int = 0) -> Object:
+    """Kueue's Workload of a job, with how often it preempted the job."""
+    stats = {"schedulingStats": {"evictions": [{"reason": "Preempted", "count": evictions}]}} if evictions else {}
+    return {
+        "kind": "Workload",
+        "metadata": metadata("job-train-1", 0, owner=owner),
+        "status": {"conditions": list(conditions)} | stats,
+    }

@@ -17,6 +17,7 @@ from tests.peers.kubernetes_objects import (
     stamp,
     terminated,
     waiting,
+    workload,
 )
 
 __all__ = ["kubernetes_server", "watch"]
@@ -243,15 +244,6 @@ def test_a_job_that_is_submitted_anew_under_its_name(watch: Watch) -> None:
     # The old pod is not the new job's, nor is its start.
     assert (second.state, second.waiting, second.started) == (SchedulerState.PENDING, "unknown", None)
     assert second.tasks == TaskCounts()
-
-
-def workload(owner: Object, *conditions: Object, evictions: int = 0) -> Object:
-    stats = {"schedulingStats": {"evictions": [{"reason": "Preempted", "count": evictions}]}} if evictions else {}
-    owned = {"kind": "Job", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"], "controller": True}
-    return {
-        "metadata": {"name": "job-train-1", "namespace": "runs", "uid": "w1", "ownerReferences": [owned]},
-        "status": {"conditions": list(conditions)} | stats,
-    }
 
 
 def test_a_job_that_kueue_holds_back_preempts_and_lets_run_again(watch: Watch) -> None:

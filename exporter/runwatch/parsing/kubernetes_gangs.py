@@ -83,7 +83,7 @@ def gang_facts(gang: Gang, *, ran_before: bool = False, started_before: float | 
         waiting=standing.waiting,
         # Of nodes that do not answer, and of other clusters, it is not known what runs there.
         tasks=None if standing.state is SchedulerState.UNKNOWN or workloads.runs_elsewhere(gang) else tasks,
-        tasks_expected=workloads.gang_size(gang),
+        tasks_expected=None if gang.is_held_back else workloads.gang_size(gang),
         preemptions=workloads.preemptions(gang),
         failures=workloads.failure_count(gang),
         attempts=attempts,
@@ -199,6 +199,8 @@ def _standing(
     end = workloads.workload_end(gang)
     if end is not None:
         return _Standing(end.state, detail=end.detail)
+    if gang.is_held_back:
+        return _held_back(gang, ran)
     if gang.kind is WorkloadKind.PODS and not tasks.running and not tasks.pending:
         return _ended_pods(pods, attempts)
     if tasks.running:
@@ -207,12 +209,27 @@ def _standing(
     if fields.deletion_requested(gang.record) is not None:
         return _Standing(SchedulerState.KILLED, detail="the job was deleted")
     if workloads.suspended(gang):
-        if ran:
-            return _Standing(SchedulerState.PREEMPTED, detail="suspended after it ran")
-        return _Standing(SchedulerState.PENDING, "quota", "suspended: not admitted yet")
+        return _suspended(gang, ran)
     if tasks.pending:
         return _pending(gang, pods, tasks, ran)
     return _without_live_tasks(gang, pods, tasks, attempts, ran)
+
+
+def _suspended(gang: Gang, ran: bool) -> _Standing:
+    if workloads.ended_at_its_limit(gang):
+        return _Standing(SchedulerState.TIMEOUT, detail="Kueue stopped it at its maximum execution time")
+    if ran:
+        return _Standing(SchedulerState.PREEMPTED, detail="suspended after it ran")
+    return _Standing(SchedulerState.PENDING, "quota", "suspended: not admitted yet")
+
+
+def _held_back(gang: Gang, ran: bool) -> _Standing:
+    """Of a job of a kind that is not read, and that has no pods, Kueue's Workload alone tells."""
+    if fields.true_condition(gang.workload, "Finished"):
+        return _Standing(SchedulerState.UNKNOWN, detail="Kueue says that it is over, and not how")
+    if workloads.admitted(gang):
+        return _Standing(SchedulerState.NO_TASKS, detail="Kueue admitted it, and it has no pods")
+    return _suspended(gang, ran)
 
 
 def _pending(gang: Gang, pods: Sequence[PodRecord], tasks: TaskCounts, ran: bool) -> _Standing:

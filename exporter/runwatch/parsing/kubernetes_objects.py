@@ -47,10 +47,16 @@ EVICTION_REASONS: Mapping[str, AttemptEnd] = {
     "ClusterQueueStopped": AttemptEnd.PREEMPTED,
     "LocalQueueStopped": AttemptEnd.PREEMPTED,
     "NodeFailures": AttemptEnd.PREEMPTED,
+    "RequeuingLimitExceeded": AttemptEnd.PREEMPTED,
+    "MaximumExecutionTimeExceeded": AttemptEnd.WALL_TIME,
     "Deactivated": AttemptEnd.CANCELLED,
     "InactiveWorkload": AttemptEnd.CANCELLED,
 }
-"""Reason of the `Evicted` condition of Kueue's Workload, without the `EvictedDueTo` that its events put before it."""
+"""Reason of the `Evicted` condition of Kueue's Workload, without `EVICTION_PREFIXES`. Kueue itself deactivates a job
+that it had to evict too often, and one that ran for as long as it may; by `Deactivated` alone a person did."""
+
+EVICTION_PREFIXES = ("EvictedDueTo", "DeactivatedDueTo", "InactiveWorkload")
+"""What events put before the reason, and Kueue before the cause for which it deactivated a job (the last until 0.9)."""
 
 FAILED_REASONS: Mapping[str, SchedulerState] = {"DeadlineExceeded": SchedulerState.TIMEOUT}
 """Reason of the `Failed` condition of a Job; any other (`BackoffLimitExceeded`, `PodFailurePolicy`) is a failure."""

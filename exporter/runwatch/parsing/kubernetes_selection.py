@@ -97,7 +97,13 @@ class NamespaceObjects:
         self._records = {fields.uid(record): record for record in (*self.jobs, *self.jobsets)}
         self._job_named = {fields.name(job): job for job in self.jobs}
         self._jobset_named = {fields.name(jobset): jobset for jobset in self.jobsets}
-        self._workloads = {owner: workload for workload in workloads for owner in fields.owner_uids(workload)}
+        by_age = sorted(workloads, key=lambda found: (fields.created(found) or 0.0, fields.uid(found)))
+        self._workloads = {owner: workload for workload in by_age for owner in fields.owner_uids(workload)}
+        self._workload_named = {
+            fields.text(owner, "name"): workload
+            for workload in by_age
+            if fields.text(owner := fields.controller(workload), "kind") not in {"", "Job", "JobSet", "Pod"}
+        }
         self._children: dict[str, list[Json]] = defaultdict(list)
         for job in self.jobs:
             self._children[fields.text(fields.controller(job), "uid")].append(job)
@@ -132,6 +138,8 @@ class NamespaceObjects:
                 return self._gang(WorkloadKind.JOB, job)
         if reference.kind in (None, WorkloadKind.PODS) and reference.name in self._by_name:
             return self._bare(f"pod/{reference.name}", self._by_name[reference.name])
+        if reference.kind in (None, WorkloadKind.PODS) and (held := self._workload_named.get(reference.name)):
+            return Gang(WorkloadKind.PODS, f"pod/{reference.name}", {}, (), workload=held)
         return None
 
     def gangs(self) -> list[Gang]:
@@ -186,7 +194,8 @@ class NamespaceObjects:
         return Gang(kind, f"{kind.value}/{name}", record, tuple(pods), children, workload, note)
 
     def _bare(self, shown_as: str, pods: Sequence[Json]) -> Gang:
-        workload = next((found for pod in pods if (found := self._workloads.get(fields.uid(pod))) is not None), None)
+        owners = [uid for pod in pods for uid in (fields.uid(pod), fields.text(fields.controller(pod), "uid"))]
+        workload = next((found for uid in owners if (found := self._workloads.get(uid)) is not None), None)
         return Gang(WorkloadKind.PODS, shown_as, {}, tuple(pods), workload=workload)
 
 

@@ -10,7 +10,15 @@ from runwatch.facts import AttemptEnd, SchedulerState
 from runwatch.parsing import kubernetes_fields as fields
 from runwatch.parsing.kubernetes_accelerators import Chips, chips_of
 from runwatch.parsing.kubernetes_fields import Json
-from runwatch.parsing.kubernetes_objects import EVICTION_REASONS, FAILED_REASONS, GangStop
+from runwatch.parsing.kubernetes_objects import EVICTION_PREFIXES, EVICTION_REASONS, FAILED_REASONS, GangStop
+
+FINISHED_REASONS = {"Succeeded": SchedulerState.SUCCEEDED, "Failed": SchedulerState.FAILED}
+"""Reason of the `Finished` condition of Kueue's Workload. Older Kueues write `JobFinished`, which tells neither."""
+
+_RAN_BEFORE = frozenset(
+    {"Preempted", "ClusterQueueStopped", "LocalQueueStopped", "NodeFailures", "MaximumExecutionTimeExceeded"}
+)
+"""Evictions of what was admitted and may have run; the others come to jobs whose pods were not ready yet."""
 
 
 class WorkloadKind(StrEnum):
@@ -25,7 +33,8 @@ class WorkloadKind(StrEnum):
 class Gang:
     """One job's record, the Jobs that a JobSet made, its pods, and its Workload where Kueue has one.
 
-    `record` is empty for bare pods. `shown_as` is the id of the job in facts, such as `job/train`.
+    `record` is empty for bare pods, and for those of a kind that is not read (a PyTorchJob): while Kueue holds such a
+    job back there is nothing of it but its Workload. `shown_as` is the id of the job in facts, such as `job/train`.
     """
 
     kind: WorkloadKind
@@ -38,9 +47,15 @@ class Gang:
 
     @property
     def identity(self) -> str:
-        """The id that changes when a job is submitted anew under its name: the record's, else the oldest pod's."""
+        """The id that changes when a job is submitted anew under its name.
+
+        That of its record, else of what controls all its pods (which it may replace), else of its oldest pod.
+        """
         if self.record:
             return fields.uid(self.record)
+        makers = {fields.text(fields.controller(owned), "uid") for owned in self.pods or [self.workload]}
+        if len(makers) == 1 and (maker := makers.pop()):
+            return maker
         oldest = min(self.pods, key=lambda pod: (fields.created(pod) or 0.0, fields.uid(pod)), default={})
         return fields.uid(oldest)
 
@@ -50,6 +65,11 @@ class Gang:
         if self.record:
             return fields.created(self.record)
         return min((time for pod in self.pods if (time := fields.created(pod)) is not None), default=None)
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether there is nothing of it but its Workload."""
+        return not self.record and not self.pods
 
     @property
     def jobs(self) -> tuple[Json, ...]:
@@ -112,7 +132,15 @@ def _replicated(record: Json) -> Iterator[tuple[int, Json]]:
 
 
 def workload_end(gang: Gang) -> WorkloadEnd | None:
-    """Return how the Job or JobSet says that it ended, None while it has not (bare pods have no such record)."""
+    """Return how the Job or JobSet says that it ended, None while it has not (bare pods have no such record).
+
+    Of a job of which only its Workload is left, Kueue says it.
+    """
+    if gang.is_held_back:
+        finished = fields.true_condition(gang.workload, "Finished")
+        state = FINISHED_REASONS.get(fields.text(finished, "reason"))
+        time = fields.moment(finished, "lastTransitionTime")
+        return None if state is None else WorkloadEnd(state, time, fields.text(finished, "message"))
     done = fields.true_condition(gang.record, "Complete" if gang.kind is WorkloadKind.JOB else "Completed")
     if done:
         time = fields.moment(gang.record, "status", "completionTime") or fields.moment(done, "lastTransitionTime")
@@ -139,10 +167,29 @@ def suspended(gang: Gang) -> bool:
 
 def evicted(gang: Gang) -> bool:
     """Whether Kueue shows that the job was admitted and evicted at least once."""
-    workload = gang.workload or {}
-    reason = fields.text(fields.condition(workload, "Evicted"), "reason").removeprefix("EvictedDueTo")
-    evictions = fields.items(workload, "status", "schedulingStats", "evictions")
-    return reason == "Preempted" or any(fields.text(found, "reason") == "Preempted" for found in evictions)
+    counted = fields.items(gang.workload, "status", "schedulingStats", "evictions")
+    reasons = {eviction_reason(fields.condition(gang.workload, "Evicted"))}
+    return bool(_RAN_BEFORE & (reasons | {fields.text(found, "reason") for found in counted}))
+
+
+def eviction_reason(eviction: Json) -> str:
+    """Return the reason of an `Evicted` condition: why Kueue took back what it had given."""
+    reason = fields.text(eviction, "reason")
+    for prefix in EVICTION_PREFIXES:
+        if reason.startswith(prefix) and reason != prefix:
+            return reason.removeprefix(prefix)
+    return reason
+
+
+def ended_at_its_limit(gang: Gang) -> bool:
+    """Whether Kueue stopped the job for good since it ran for as long as it may."""
+    reason = eviction_reason(fields.true_condition(gang.workload, "Evicted"))
+    return EVICTION_REASONS.get(reason) is AttemptEnd.WALL_TIME
+
+
+def admitted(gang: Gang) -> bool:
+    """Whether Kueue lets the job run."""
+    return bool(fields.true_condition(gang.workload, "Admitted"))
 
 
 def preemptions(gang: Gang) -> int | None:
@@ -159,7 +206,7 @@ def preemptions(gang: Gang) -> int | None:
 
 def waits_for_quota(gang: Gang) -> bool:
     """Whether Kueue has not given the job its quota yet."""
-    reserved = fields.condition(gang.workload or {}, "QuotaReserved")
+    reserved = fields.condition(gang.workload, "QuotaReserved")
     return gang.workload is not None and fields.text(reserved, "status") != "True"
 
 
@@ -200,9 +247,9 @@ def gang_stops(gang: Gang) -> tuple[GangStop, ...]:
         for failed in (fields.true_condition(job, "FailureTarget"), fields.true_condition(job, "Failed")):
             if FAILED_REASONS.get(fields.text(failed, "reason")) is SchedulerState.TIMEOUT:
                 stops += _stop(failed, AttemptEnd.WALL_TIME, fields.text(failed, "reason"))
-    eviction = fields.condition(gang.workload or {}, "Evicted")
-    reason = fields.text(eviction, "reason").removeprefix("EvictedDueTo")
-    if fields.text(eviction, "status") == "True" and reason in EVICTION_REASONS:
+    eviction = fields.true_condition(gang.workload, "Evicted")
+    reason = eviction_reason(eviction)
+    if reason in EVICTION_REASONS:
         stops += _stop(eviction, EVICTION_REASONS[reason], f"Kueue evicted the job ({reason})")
     stops += _stop(fields.true_condition(gang.record, "Suspended"), AttemptEnd.PREEMPTED, "the job was suspended")
     return tuple(stops)

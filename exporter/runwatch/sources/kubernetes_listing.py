@@ -82,7 +82,10 @@ class NamespaceLister:
             if missing is not None:
                 return missing
         return NamespaceObjects(
-            _made_by(pods, at), _made_by(jobs, at), None if jobsets is None else _made_by(jobsets, at), workloads or ()
+            _made_by(pods, at),
+            _made_by(jobs, at),
+            None if jobsets is None else _made_by(jobsets, at),
+            _made_by(workloads or [], at),
         )
 
     def _list_optional(self, resource: Resource, namespace: str, deadline: float) -> list[Json] | Failure | None:
