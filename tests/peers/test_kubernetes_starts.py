@@ -1,4 +1,4 @@
-"""Jobs whose pods never started, cannot be made, or were removed, by the real client."""
+"""Jobs whose pods never started, cannot be made, were removed or stopped by their own limit, by the real client."""
 
 from __future__ import annotations
 
@@ -110,3 +110,19 @@ def test_a_job_that_is_deleted_while_it_waits_ends_then(watch: Watch) -> None:
     whole["metadata"] |= asked
     facts = watch.facts("train")
     assert (facts.state, facts.ended, facts.started) == (SchedulerState.KILLED, T0 + 900, T0 + 10)
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "state"),
+    [("DeadlineExceeded", 143, SchedulerState.TIMEOUT), ("", 143, SchedulerState.FAILED)],
+)
+def test_a_job_whose_last_pod_reached_its_own_deadline_ended_at_the_limit(
+    watch: Watch, reason: str, code: int, state: SchedulerState
+) -> None:
+    """The limit stands in the pod's spec, not in the Job's: to the Job that is a pod that failed."""
+    failed = [condition("Failed", 3600, reason="BackoffLimitExceeded", message="the limit of retries is reached")]
+    whole = watch.server.put("jobs", job("train", status={"startTime": stamp(0), "failed": 1, "conditions": failed}))
+    watch.server.put("pods", pod("train-a", whole, "Failed", terminated(10, 3590, code), reason=reason))
+    facts = watch.facts("train")
+    assert (facts.state, facts.ended, facts.exit_code) == (state, T0 + 3600, code)
+    assert "BackoffLimitExceeded" in facts.detail

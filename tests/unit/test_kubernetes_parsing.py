@@ -272,9 +272,36 @@ def test_what_a_pending_pod_waits_for(found: Object, word: str) -> None:
     assert (record.phase, record.waiting, record.attempts) == (TaskPhase.PENDING, word, ())
 
 
+def with_proxy(state: Object, **more: object) -> Object:
+    """A pod whose main container stands beside a proxy that runs on."""
+    found = pod("t", None, "Running", state, **more)
+    found["spec"]["containers"].append({"name": "istio-proxy"})
+    found["status"]["containerStatuses"].append({"name": "istio-proxy", "state": running(1), "restartCount": 0})
+    return found
+
+
+def test_the_container_that_asks_for_chips_is_the_main_one_whatever_is_injected_before_it() -> None:
+    """GKE puts the container that mounts buckets first."""
+    found = pod("t", None, "Running", running(50), last=FAILED_1, restarts=1)
+    found["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "8"}}
+    found["spec"]["containers"].insert(0, {"name": "gke-gcsfuse-sidecar"})
+    found["status"]["containerStatuses"].insert(0, {"name": "gke-gcsfuse-sidecar", "state": running(1)})
+    record = read_pod(found, link="l")
+    assert record.container == "main"
+    assert [attempt.started for attempt in record.attempts] == [T0 + 10, T0 + 50]
+
+
+def test_a_pod_that_the_control_plane_ended_for_its_node_that_is_gone_runs_no_more() -> None:
+    gone = [condition("DisruptionTarget", 400, reason="DeletionByPodGC")]
+    (attempt,) = read_pod(pod("t", None, "Failed", running(10), conditions=gone), link="l").attempts
+    assert (attempt.started, attempt.ended, attempt.end) == (T0 + 10, T0 + 400, AttemptEnd.PREEMPTED)
+
+
 @pytest.mark.parametrize(
     ("found", "phase"),
     [
+        (with_proxy(running(1)), TaskPhase.RUNNING),
+        (with_proxy(waiting("CrashLoopBackOff"), last=FAILED_1, restarts=3), TaskPhase.PENDING),
         (pod("t", None, "Running", running(1)), TaskPhase.RUNNING),
         (pod("t", None, "Running", waiting("CrashLoopBackOff"), last=FAILED_1), TaskPhase.PENDING),
         (pod("t", None, "Running", terminated(1, 2, 0)), TaskPhase.SUCCEEDED),

@@ -44,6 +44,11 @@ def chips_of(specs: Iterable[tuple[int, Json]]) -> Chips:
     return Chips(total, types.pop() if len(types) == 1 else "")
 
 
+def asks_for_chips(container: Json) -> bool:
+    """Whether a container asks for at least one chip."""
+    return _chips_of_container(container) > 0
+
+
 def _chips_of_pod(spec: Json) -> int:
     """Containers run beside each other, set-up containers one after the other before them."""
     together = sum(_chips_of_container(container) for container in fields.items(spec, "containers"))

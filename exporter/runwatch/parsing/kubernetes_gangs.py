@@ -19,6 +19,7 @@ from runwatch.parsing.kubernetes_objects import (
     read_pod,
 )
 from runwatch.parsing.kubernetes_workloads import Gang, WorkloadKind
+from runwatch.thresholds import INTERRUPTION_TOGETHER_SECONDS
 
 _PHASE_ORDER = (TaskPhase.RUNNING, TaskPhase.PENDING, TaskPhase.SUCCEEDED, TaskPhase.FAILED)
 _STATES_OF_ENDS = {AttemptEnd.WALL_TIME: SchedulerState.TIMEOUT, AttemptEnd.CANCELLED: SchedulerState.KILLED}
@@ -197,6 +198,8 @@ def _standing(
     gang: Gang, pods: Sequence[PodRecord], tasks: TaskCounts, attempts: Sequence[Attempt], ran: bool
 ) -> _Standing:
     end = workloads.workload_end(gang)
+    if end is not None and end.state is SchedulerState.FAILED and _ended_at_pods_deadline(attempts):
+        return _Standing(SchedulerState.TIMEOUT, detail=fields.one_line("its pods reached their deadline", end.detail))
     if end is not None:
         return _Standing(end.state, detail=end.detail)
     if gang.is_held_back:
@@ -213,6 +216,19 @@ def _standing(
     if tasks.pending:
         return _pending(gang, pods, tasks, ran)
     return _without_live_tasks(gang, pods, tasks, attempts, ran)
+
+
+def _ended_at_pods_deadline(attempts: Sequence[Attempt]) -> bool:
+    """Whether what ended last was stopped at the time limit that its own spec sets: the Job calls that a failed pod."""
+    newest = max((found.ended for found in attempts if found.ended is not None), default=None)
+    if newest is None:
+        return False
+    last = {
+        found.end
+        for found in attempts
+        if found.ended is not None and newest - found.ended <= INTERRUPTION_TOGETHER_SECONDS
+    }
+    return AttemptEnd.WALL_TIME in last and AttemptEnd.PREEMPTED not in last
 
 
 def _suspended(gang: Gang, ran: bool) -> _Standing:

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from runwatch.facts import Attempt, AttemptEnd, SchedulerState
 from runwatch.parsing import kubernetes_fields as fields
+from runwatch.parsing.kubernetes_accelerators import asks_for_chips
 from runwatch.parsing.kubernetes_fields import Json
 
 POD_REASONS: Mapping[str, AttemptEnd] = {
@@ -171,9 +172,17 @@ def read_pod(pod: Json, *, link: str, stops: tuple[GangStop, ...] = ()) -> PodRe
 
 
 def _main_container(pod: Json) -> str:
+    """Of the containers the one that is named as such, else the one that asks for chips, else the first.
+
+    What is injected beside it (a proxy, a mount of a bucket) may stand before it.
+    """
     chosen = fields.text(pod, "metadata", "annotations", "kubectl.kubernetes.io/default-container")
-    names = [fields.text(container, "name") for container in fields.items(pod, "spec", "containers")]
-    return chosen if chosen in names else next(iter(names), "")
+    containers = fields.items(pod, "spec", "containers")
+    names = [fields.text(container, "name") for container in containers]
+    if chosen in names:
+        return chosen
+    with_chips = [fields.text(container, "name") for container in containers if asks_for_chips(container)]
+    return with_chips[0] if len(with_chips) == 1 else next(iter(names), "")
 
 
 def _container_status(pod: Json, container: str) -> Json:
@@ -206,6 +215,9 @@ def _running_phase(pod: Json) -> TaskPhase:
     if _lost_with_its_node(pod):
         return TaskPhase.UNKNOWN
     states = [fields.mapping(status, "state") for status in fields.items(pod, "status", "containerStatuses")]
+    if fields.mapping(_container_status(pod, _main_container(pod)), "state", "waiting"):
+        # What runs beside it does not stand for it.
+        return TaskPhase.PENDING
     if any("running" in state for state in states) or not states:
         return TaskPhase.RUNNING
     if any("waiting" in state for state in states) or fields.text(pod, "spec", "restartPolicy") != "Never":
@@ -270,6 +282,10 @@ def _attempts(pod: Json, status: Json, restarts: int, link: str, stops: tuple[Ga
         if _lost_with_its_node(pod):
             ended = fields.moment(fields.condition(pod, "Ready"), "lastTransitionTime")
             how, detail = AttemptEnd.PREEMPTED, "evicted from a node that does not answer"
+        elif fields.text(pod, "status", "phase") == "Failed":
+            # Its node is gone: the control plane ended the pod, and its containers stay as they were last heard of.
+            how, detail = _final_end(pod, {}, stops)
+            ended = fields.moment(fields.true_condition(pod, "DisruptionTarget"), "lastTransitionTime")
         found.append(Attempt(f"{pod_uid}:{restarts}", link, started, ended, how, None, detail))
     elif final and not never_made:
         blamed = _blamed(pod, final)
