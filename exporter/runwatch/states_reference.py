@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from runwatch.facts import AttemptEnd, SchedulerState
 from runwatch.parsing.iris import ENDED_STATES
 from runwatch.parsing.iris_attempts import ATTEMPT_ENDS
-from runwatch.parsing.kubernetes_objects import CONTAINER_REASONS, EVICTION_REASONS, FAILED_REASONS, POD_REASONS
+from runwatch.parsing.kubernetes_reasons import CONTAINER_REASONS, EVICTION_REASONS, FAILED_REASONS, POD_REASONS
 from runwatch.parsing.slurm_states import STATES
 from runwatch.terminal import write
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runwatch.facts import Attempt, AttemptEnd, SchedulerState
+from runwatch.facts import Attempt, AttemptEnd, GangStop, SchedulerState
 from runwatch.parsing.kubernetes_gangs import gang_facts
-from runwatch.parsing.kubernetes_objects import GangStop, TaskPhase, read_pod
+from runwatch.parsing.kubernetes_objects import TaskPhase, read_pod
 from runwatch.parsing.kubernetes_selection import JobReference, NamespaceObjects, read_reference
 from runwatch.parsing.kubernetes_trimming import trimmed_job, trimmed_jobset, trimmed_pod
 from runwatch.parsing.kubernetes_workloads import WorkloadKind

@@ -66,6 +66,15 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class GangStop:
+    """The whole gang was told to stop, Unix seconds: what ended soon after it ended because of it."""
+
+    time: float
+    end: AttemptEnd
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Successor:
     """The next link of a restart chain. `can_start` is false where its dependency can never be met."""
 

@@ -12,12 +12,8 @@ from runwatch.facts import Attempt, AttemptEnd, SchedulerFacts, SchedulerState, 
 from runwatch.parsing import kubernetes_fields as fields
 from runwatch.parsing import kubernetes_workloads as workloads
 from runwatch.parsing.kubernetes_fields import Json
-from runwatch.parsing.kubernetes_objects import (
-    EARLIEST_WAIT_FIRST,
-    PodRecord,
-    TaskPhase,
-    read_pod,
-)
+from runwatch.parsing.kubernetes_objects import PodRecord, TaskPhase, read_pod
+from runwatch.parsing.kubernetes_reasons import EARLIEST_WAIT_FIRST
 from runwatch.parsing.kubernetes_workloads import Gang, WorkloadKind
 from runwatch.thresholds import INTERRUPTION_TOGETHER_SECONDS
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from runwatch.facts import AttemptEnd, SchedulerState
+from runwatch.facts import AttemptEnd, GangStop, SchedulerState
 from runwatch.parsing import kubernetes_fields as fields
 from runwatch.parsing.kubernetes_accelerators import Chips, chips_of
 from runwatch.parsing.kubernetes_fields import Json
-from runwatch.parsing.kubernetes_objects import EVICTION_PREFIXES, EVICTION_REASONS, FAILED_REASONS, GangStop
+from runwatch.parsing.kubernetes_reasons import EVICTION_PREFIXES, EVICTION_REASONS, FAILED_REASONS
 
 FINISHED_REASONS = {"Succeeded": SchedulerState.SUCCEEDED, "Failed": SchedulerState.FAILED}
 """Reason of the `Finished` condition of Kueue's Workload. Older Kueues write `JobFinished`, which tells neither."""
