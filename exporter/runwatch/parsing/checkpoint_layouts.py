@@ -16,8 +16,12 @@ atomically, so its content decides. SkyRL writes `fully_async_state.pt` after th
 tells a synchronous run from an asynchronous one that died before it: a run is taken for asynchronous as soon as any
 step folder beside it holds that file.
 
-What cannot be told: SkyRL with Megatron may write the latest file before its asynchronous saves are on disk, and where
-`export_path` is `ckpt_path` an export's `global_step_N` without a checkpoint looks like a partial one.
+A marker whose data is seen to be empty or missing makes nothing complete: `checkpoint_payloads` says what shows that.
+SkyRL with Megatron may write the latest file before its asynchronous saves are on disk; torch's own index tells then.
+A committed attempt of MarinSkyRL is believed, and so is Levanter's marker: by Levanter's own rule it alone decides.
+
+What cannot be told: where `export_path` is `ckpt_path` an export's `global_step_N` without a checkpoint looks like a
+partial one.
 """
 
 from __future__ import annotations
@@ -153,7 +157,11 @@ def read_marker(folder: StepFolder, content: bytes) -> MarkerReading:
 
 
 def judge(
-    folder: StepFolder, markers: Mapping[str, float], reading: MarkerReading | None, parent: SkyrlParent
+    folder: StepFolder,
+    markers: Mapping[str, float],
+    reading: MarkerReading | None,
+    parent: SkyrlParent,
+    lacking: str = "",
 ) -> Judgement:
     """Decide whether a checkpoint is complete.
 
@@ -162,7 +170,17 @@ def judge(
         markers: which of `STEP_MARKERS` lie directly in it, with the time of each object in Unix seconds.
         reading: the content of its `content_marker`, or None when it was not read: then its presence decides.
         parent: what the folder above tells (SkyRL only).
+        lacking: what of its data is seen to be empty or missing, "" where nothing is.
     """
+    judgement = _judge_by_marker(folder, markers, reading, parent)
+    if lacking and judgement.complete:
+        return Judgement(False, f"{judgement.evidence}, but {lacking}")
+    return judgement
+
+
+def _judge_by_marker(
+    folder: StepFolder, markers: Mapping[str, float], reading: MarkerReading | None, parent: SkyrlParent
+) -> Judgement:
     marker = content_marker(folder, markers)
     if marker is not None:
         if reading is None:

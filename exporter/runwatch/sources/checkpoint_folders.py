@@ -30,6 +30,7 @@ from runwatch.parsing.checkpoint_layouts import (
     parse_latest_step,
     read_marker,
 )
+from runwatch.parsing.checkpoint_payloads import RANK_FOLDERS, empty_object, lacking_payload
 from runwatch.parsing.checkpoint_roots import Root
 from runwatch.parsing.trainer_log_jsonl import TrainerLogEnd
 from runwatch.sources.folder_listing import READ_LIMIT_BYTES, Level, LookFailedError, ObjectStat, ObjectStore
@@ -44,11 +45,12 @@ would do for the newest step: the others give Levanter's kinds, which the interv
 @dataclass(slots=True)
 class SeenFolder:
     """What lies directly in one step folder, as the look of number `looked` saw it. `first_written` is its oldest
-    object's time, None when it has none."""
+    object's time, None when it has none; `lacking` says what of its data is empty or missing."""
 
     markers: Mapping[str, ObjectStat]
     first_written: float | None
     looked: int
+    lacking: str = ""
     reading: MarkerReading | None = None
     complete: bool = False
 
@@ -168,7 +170,7 @@ class FolderLook:
             if marker is not None and verifies and not self._read_content(step, seen, marker):
                 continue
             # What an earlier look read is left out below the limit: a fresh start must come to the same numbers.
-            judgement = judge(step, markers, seen.reading if verifies else None, parent)
+            judgement = judge(step, markers, seen.reading if verifies else None, parent, seen.lacking)
             seen.complete = judgement.complete
             verified += judgement.complete
             found.append(
@@ -213,9 +215,29 @@ class FolderLook:
         first = min((status.updated for status in level.objects.values()), default=None)
         unchanged = known is not None and known.markers == markers
         reading = known.reading if known is not None and unchanged else None
-        seen = SeenFolder(markers, first, self.memory.looks, reading)
+        seen = SeenFolder(markers, first, self.memory.looks, self._lacking(step, level), reading)
         self.memory.folders[address] = seen
         return seen
+
+    def _lacking(self, step: StepFolder, level: Level) -> str:
+        """Say what a step folder that may be complete lacks. The parts of SkyRL's ranks lie one level below it."""
+        sizes = _sizes(level)
+        markers = STEP_MARKERS.intersection(sizes)
+        if step.layout is Layout.LEVANTER or SKYRL_COMMIT in markers or not markers:
+            return empty_object({name: sizes[name] for name in markers})
+        lacking = lacking_payload(sizes)
+        for folder in sorted(RANK_FOLDERS.intersection(level.folders)) if step.layout is Layout.SKYRL else ():
+            lacking = lacking or self._lacking_below(step, folder)
+        return lacking
+
+    def _lacking_below(self, step: StepFolder, folder: str) -> str:
+        try:
+            lacking = lacking_payload(_sizes(self.store.list_level(self._path(step.name, folder))))
+        except LookFailedError as failed:
+            if failed.failure.reason is not FailureReason.NOT_FOUND:
+                raise
+            return f"{folder} is gone"
+        return f"in {folder} {lacking}" if lacking else ""
 
     def _read_content(self, step: StepFolder, seen: SeenFolder, marker: str) -> bool:
         """Read a marker unless that was done; return False when it is gone since its folder was listed."""
@@ -264,3 +286,8 @@ class FolderLook:
             raise LookFailedError(Failure(FailureReason.PARSE, f"{self._address()}: {error}")) from error
         self.memory.latest_files[address] = (status, latest)
         return latest
+
+
+def _sizes(level: Level) -> dict[str, int | None]:
+    """Return every object with its bytes. Those behind a link that was not followed are there, of unknown size."""
+    return {name: status.size for name, status in level.objects.items()} | dict.fromkeys(level.links_refused)
