@@ -64,6 +64,17 @@ _FOLDER_NAMES = {
     Layout.SKYRL: re.compile(r"global_step_([0-9]{1,18})"),
 }
 
+# `iter_0000500` (Megatron), `global_step500` (DeepSpeed), `step_500` (accelerate), `epoch=1-step=500.ckpt` (Lightning),
+# `checkpoint_500`, `ckpt-500`, `epoch_1` and their like. What is being written or dumped has another word before or
+# behind the number (`tmp-checkpoint-5`, `global_step_5_evals`).
+_FOREIGN_NAME = re.compile(
+    r"(?:(?:global[_-]?)?steps?|iter|iteration|checkpoint|ckpt|epoch)[_=-]?[0-9]{1,18}"
+    r"(?:[_-]steps?[_=-]?[0-9]{1,18})?(?:\.ckpt)?|.+\.ckpt",
+    re.IGNORECASE,
+)
+_BARE_NUMBER = re.compile(r"[0-9]{1,18}")
+_ORBAX_OWN = re.compile(r"orbax|^metrics$|^_")
+
 
 @dataclass(frozen=True, slots=True)
 class StepFolder:
@@ -109,6 +120,22 @@ def parse_step_folder(name: str) -> StepFolder | None:
         if matched := pattern.fullmatch(name):
             return StepFolder(name, layout, int(matched[1]))
     return None
+
+
+def foreign_checkpoint(names: Iterable[str]) -> str | None:
+    """Return a name that is one of a checkpoint in a layout that cannot be judged; None where there is none.
+
+    Args:
+        names: what lies in one folder. Bare numbers are checkpoints (of orbax) only where nothing else lies beside them
+            but what orbax itself writes.
+    """
+    there = sorted(names)
+    named = next((name for name in there if _FOREIGN_NAME.fullmatch(name) and parse_step_folder(name) is None), None)
+    if named is not None:
+        return named
+    numbers = [name for name in there if _BARE_NUMBER.fullmatch(name)]
+    others = [name for name in there if name not in numbers and not _ORBAX_OWN.search(name)]
+    return numbers[0] if numbers and not others else None
 
 
 def newest_first(names: Iterable[str]) -> list[StepFolder]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from runwatch.facts import Checkpoint, CheckpointListing, Failure, FailureReason, TrainerFacts
 from runwatch.facts.checkpoints import newest_complete
 from runwatch.fleet import Job
+from runwatch.parsing.checkpoint_layouts import foreign_checkpoint
 from runwatch.parsing.checkpoint_roots import Root, parse_root
 from runwatch.sources.checkpoint_folders import FolderLook, Horizon, Memory
 from runwatch.sources.file_roots import ANYWHERE, FileRoots
@@ -113,6 +114,8 @@ class _JobLook:
     trainer_logs: list[TrainerLog] = field(default_factory=list)
     not_looked_into: int = 0
     refused: list[tuple[int, str]] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    """Addresses of what may be checkpoints in layouts that cannot be judged."""
 
     def look_at(self, root: Root, store: ObjectStore) -> None:
         """Look at one root. Raises `LookFailedError` when it could not be."""
@@ -159,6 +162,9 @@ class _JobLook:
 
     def _look_into(self, root: Root, store: ObjectStore, folder: str, level: Level) -> None:
         self.folders.add(_place(root, folder))
+        foreign = foreign_checkpoint((*level.folders, *level.objects, *level.links_refused))
+        if foreign is not None:
+            self.foreign.append(root.address(*filter(None, (folder, foreign))))
         look = FolderLook(store, root, folder, level, self.memory, self.horizon)
         self.checkpoints += look.checkpoints()
         self.notes += look.notes
@@ -178,6 +184,9 @@ class _JobLook:
             if newest is None or step > newest.step:
                 return _hidden_behind(path)
             self.notes.append(f"{path} is a link that leads out of the root: not followed")
+        if self.foreign and not self.checkpoints:
+            return _of_no_known_layout(self.foreign[0])
+        self.notes += [f"{path}: a checkpoint of no known layout is left out" for path in self.foreign]
         present = {checkpoint.path for checkpoint in self.checkpoints}
         self.memory.folders = {path: seen for path, seen in self.memory.folders.items() if path in present}
         ordered = sorted(self.checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.path))
@@ -213,3 +222,8 @@ def _where(path: str) -> Path:
 def _hidden_behind(path: str) -> Failure:
     why = "not followed, so the newest checkpoint is not known: name where it leads as a root"
     return Failure(FailureReason.OTHER, f"{path} is a link that leads out of the root: {why}")
+
+
+def _of_no_known_layout(path: str) -> Failure:
+    why = "of no known layout (step-N, checkpoint-N, global_step_N), so whether one is complete is not known"
+    return Failure(FailureReason.OTHER, f"{path} looks like a checkpoint {why}")
