@@ -142,7 +142,48 @@ def test_when_the_newest_vanishes_the_next_is_looked_into_before_it_is_exported(
     del bucket.objects["run/step-9/metadata.json"]
     del bucket.objects["run/step-8/metadata.json"]  # half deleted: its manifest is still there
     assert reading.steps() == [(7, True), (8, False)]
-    assert bucket.asked == ["list run/", "list run/step-7/", "list run/step-8/"]
+    assert bucket.asked[:3] == ["list run/", "list run/step-7/", "list run/step-8/"]
+
+
+def rotate(bucket: Bucket, at: str, new: dict[str, tuple[bytes, float]], old: str) -> None:
+    """Save a checkpoint and delete another, as a trainer does, just before something is asked for."""
+
+    def save_and_delete(asked: str) -> None:
+        if asked == at and not new.keys() <= bucket.objects.keys():
+            bucket.objects |= new
+            for name in [name for name in bucket.objects if name.startswith(old)]:
+                del bucket.objects[name]
+
+    bucket.before = save_and_delete
+
+
+def test_a_rotation_during_the_look_hides_neither_the_old_nor_the_new_one() -> None:
+    """`save_total_limit` 1, and a look that listed the root before the new one was there."""
+    bucket = Bucket(levanter(500))
+    reading = Reading(bucket)
+    assert reading.steps() == [(500, True)]
+    rotate(bucket, "list run/step-500/", levanter(1000), "run/step-500/")
+    assert reading.steps() == [(1000, True)]
+
+
+def test_a_permanent_save_that_deletes_the_temporary_one_during_the_look() -> None:
+    """The permanent root is listed, then comes the save, and the temporary root is listed when it is gone there."""
+    bucket = Bucket(levanter(1000, prefix="perm") | levanter(1900, prefix="temp") | {"temp/.keep": (b"", 1.0)})
+    reading = Reading(bucket)
+    assert reading.steps("perm", "temp") == [(1000, True), (1900, True)]
+    rotate(bucket, "list temp/", levanter(2000, prefix="perm"), "temp/step-1900/")
+    assert reading.steps("perm", "temp") == [(1000, True), (2000, True)]
+
+
+def test_what_fell_back_for_good_is_looked_at_twice_once() -> None:
+    bucket = Bucket(levanter(8, 9))
+    reading = Reading(bucket)
+    reading.look()
+    del bucket.objects["run/step-9/metadata.json"]
+    assert reading.steps() == [(8, True)]
+    assert bucket.asked.count("list run/") == 2
+    assert reading.steps() == [(8, True)]
+    assert bucket.asked.count("list run/") == 1
 
 
 def test_a_connection_is_made_once_and_closed() -> None:

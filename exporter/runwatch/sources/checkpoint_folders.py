@@ -57,9 +57,10 @@ class SeenFolder:
 
 @dataclass(slots=True)
 class Memory:
-    """What former looks at one job left, by address. It saves requests."""
+    """What former looks at one job left, by address. It saves requests. `newest_step` is the newest complete one's."""
 
     looks: int = 0
+    newest_step: int | None = None
     folders: dict[str, SeenFolder] = field(default_factory=dict)
     trainer_logs: dict[str, tuple[ObjectStat, TrainerLogEnd]] = field(default_factory=dict)
     latest_files: dict[str, tuple[ObjectStat, int]] = field(default_factory=dict)

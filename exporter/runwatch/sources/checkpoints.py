@@ -1,10 +1,12 @@
 """Looking at a job's checkpoint folders: which are there, which are complete, and since when.
 
-What one look costs: one delimited listing of each root and of its `checkpoints/` folder, one of each step folder that
-is new, partial, or the newest complete one there, the content of the newest commit markers, and the end of a
-`trainer_log.jsonl` below a root when it was written anew. A complete folder that
-was seen before is not listed again while its parent still shows it, save one in turn and the newest: that one carries
-the exported step and time, and may be written anew after a rollback or lose its marker to a bucket's expiry rule.
+A look in which the newest complete checkpoint fell back is made a second time at once: a rotation may have gone on
+meanwhile. What one look costs: one delimited listing of each root and of its `checkpoints/` folder, one of each step
+folder that is new, partial, or the newest complete one there (of SkyRL's one more for each folder of its ranks' parts),
+the content of the newest commit markers, and the end of a `trainer_log.jsonl` below a root when it was written anew. A
+complete folder that was seen before is not listed again while its parent still shows it, save one in turn and the
+newest: that one carries the exported step and time, and may be written anew after a rollback or lose its marker to a
+bucket's expiry rule.
 """
 
 from __future__ import annotations
@@ -73,13 +75,22 @@ class CheckpointReader:
             return Failure(FailureReason.OTHER, str(error))
         if not roots:
             return Failure(FailureReason.NOT_FOUND, "the job has no checkpoint roots")
-        named = frozenset(_where(root.path) for root in roots if root.bucket is None)
         memory = self._memory.setdefault(job.run, Memory())
+        outcome = self._look(memory, roots, job.site)
+        if isinstance(outcome, CheckpointListing) and _fell_behind(memory, outcome):
+            outcome = self._look(memory, roots, job.site)
+        if isinstance(outcome, CheckpointListing):
+            newest = newest_complete(outcome.checkpoints)
+            memory.newest_step = newest.step if newest is not None else None
+        return outcome
+
+    def _look(self, memory: Memory, roots: list[Root], site: str) -> CheckpointListing | Failure:
+        named = frozenset(_where(root.path) for root in roots if root.bucket is None)
         memory.looks += 1
         look = _JobLook(memory, self._horizon(), named)
         try:
             for root in roots:
-                look.look_at(root, self._stores.open(root, job.site))
+                look.look_at(root, self._stores.open(root, site))
         except LookFailedError as failed:
             return failed.failure
         return look.finish(len(roots))
@@ -207,6 +218,16 @@ class _JobLook:
         newest = newest_complete(self.checkpoints)
         seen = self.memory.folders.get(newest.path) if newest is not None else None
         return seen.reading.trainer if seen is not None and seen.reading is not None else None
+
+
+def _fell_behind(memory: Memory, found: CheckpointListing) -> bool:
+    """Tell whether the newest complete one is older than that of the look before.
+
+    A trainer that saves and then deletes the one before, while folders are listed one after the other, shows neither:
+    the new one was not there yet when its folder was listed, the old one was gone when it was looked into.
+    """
+    newest = newest_complete(found.checkpoints)
+    return memory.newest_step is not None and (newest is None or newest.step < memory.newest_step)
 
 
 def _place(root: Root, folder: str = "") -> str:
