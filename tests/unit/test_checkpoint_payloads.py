@@ -35,6 +35,13 @@ def ranks(kind: str, total: int) -> list[str]:
         (["model.safetensors.index.json", "optimizer.pt"], "model.safetensors.index.json is there and no shard"),
         (["model.safetensors.index.json", "model.safetensors"], ""),
         (["vocab.index.json"], ""),
+        (
+            ["config.json", "optimizer.pt", "training_args.bin", "rng_state_0.pth", "scheduler.pt"],
+            "config.json is there",
+        ),
+        (["adapter_config.json", "README.md", "optimizer.pt"], "adapter_config.json is there and no weights"),
+        (["adapter_config.json", "adapter_model.safetensors"], ""),
+        (["config.json", "pytorch_model.bin", "optimizer.pt"], ""),
         (ranks("model", 8) + ranks("optim", 8) + ranks("extra_state", 8), ""),
         (ranks("model", 8) + ranks("optim", 8)[:-1], "of the 8 parts of optim number 7 is missing"),
         # Saved by two nodes, then by four, of which one failed: the older division is whole and can be loaded.
@@ -101,6 +108,17 @@ def test_hugging_face_weights_of_which_a_shard_is_missing(tmp_path: Path) -> Non
     write(tmp_path.parent / "elsewhere.safetensors")
     (tmp_path / "checkpoint-1000" / SHARDS[2]).symlink_to(tmp_path.parent / "elsewhere.safetensors")
     assert [found[:2] for found in look(reader, tmp_path)] == [(500, True), (1000, True)]
+
+
+def test_weights_that_were_deleted_to_spare_room(tmp_path: Path) -> None:
+    for step in (500, 1000):
+        write(tmp_path / f"checkpoint-{step}" / "trainer_state.json", json.dumps({"global_step": step}))
+        write(tmp_path / f"checkpoint-{step}" / "config.json", "{}")
+    (tmp_path / "checkpoint-500" / "global_step500").mkdir()  # DeepSpeed keeps its own in a folder
+    assert look(CheckpointReader(lambda site: None), tmp_path) == [
+        (500, True, "trainer_state.json: step 500"),
+        (1000, False, "trainer_state.json: step 1000, but config.json is there and no weights"),
+    ]
 
 
 def skyrl(root: Path, step: int, *, folder: str = "policy", parts: list[str]) -> None:

@@ -9,7 +9,7 @@ differs between versions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 RANK_FOLDERS = frozenset({"critic", "policy"})
 """The folders of a SkyRL checkpoint in which each rank writes its own part."""
@@ -20,24 +20,32 @@ _RANK = re.compile(r"(?P<kind>.+)_world_size_(?P<total>[0-9]{1,6})_rank_(?P<numb
 _INDEX_SUFFIX = ".index.json"
 _DISTRIBUTED_SUFFIX = ".distcp"
 _DISTRIBUTED_INDEX = ".metadata"
+_CONFIGURATIONS = ("adapter_config.json", "config.json")
+_MAY_HOLD_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".distcp")
+_HOLDS_OTHER_STATE = re.compile(
+    r"(?:training_args|optimizer|scheduler|scaler|rng_state.*|random_states.*)\.(?:bin|pth?)"
+)
 
 
-def lacking_payload(sizes: Mapping[str, int | None]) -> str:
+def lacking_payload(sizes: Mapping[str, int | None], folders: Collection[str] = ()) -> str:
     """Say which data of a folder is empty or missing, "" where nothing shows that any is.
 
     - a file of weights, of a trainer's state or of JSON without a byte;
     - `model-00001-of-00004.safetensors` without all four, or an index of shards of which none is there;
     - `optim_world_size_8_rank_0.pt` without all eight (SkyRL with FSDP);
+    - a model's or an adapter's configuration without any weights (sharded ones may lie in folders);
     - `__0_0.distcp` without the `.metadata` that torch writes once all parts are saved (SkyRL with Megatron).
 
     Args:
         sizes: the objects directly in the folder with their bytes, None where that is not known.
+        folders: the folders in it.
     """
     return (
         empty_object(sizes)
         or _lacking_part(sizes, _SHARD, first=1)
         or _lacking_part(sizes, _RANK, first=0)
         or _index_without_shards(sizes)
+        or ("" if folders else _configuration_without_weights(sizes))
         or _parts_without_index(sizes)
     )
 
@@ -75,6 +83,18 @@ def _index_without_shards(names: Iterable[str]) -> str:
         if kind and whole not in there and kind not in shards:
             return f"{index} is there and no shard that it names"
     return ""
+
+
+def _configuration_without_weights(names: Iterable[str]) -> str:
+    there = set(names)
+    described = next((name for name in _CONFIGURATIONS if name in there), None)
+    if described is None or any(_may_hold_weights(name) for name in there):
+        return ""
+    return f"{described} is there and no weights"
+
+
+def _may_hold_weights(name: str) -> bool:
+    return name.endswith(_MAY_HOLD_WEIGHTS) and _HOLDS_OTHER_STATE.fullmatch(name) is None
 
 
 def _parts_without_index(names: Iterable[str]) -> str:

@@ -226,7 +226,7 @@ class FolderLook:
         markers = STEP_MARKERS.intersection(sizes)
         if step.layout is Layout.LEVANTER or SKYRL_COMMIT in markers or not markers:
             return empty_object({name: sizes[name] for name in markers})
-        lacking = lacking_payload(sizes)
+        lacking = lacking_payload(sizes, level.folders)
         for folder in sorted(RANK_FOLDERS.intersection(level.folders)) if step.layout is Layout.SKYRL else ():
             lacking = lacking or self._lacking_below(step, folder)
         return lacking
