@@ -6,7 +6,7 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -120,7 +120,11 @@ class FleetFinder:
 
     def _placed(self, run: FoundJob) -> FoundJob:
         addresses = _addresses(self._run_resolutions.get(run.path, ()))
-        return replace(run, places=places_of(run.discovery, {"name": run.name}, addresses))
+        places = places_of(run.discovery, {"name": run.name}, addresses, self._unlisted(f"run {run.path}"))
+        return replace(run, places=places)
+
+    def _unlisted(self, job_key: str) -> frozenset[str]:
+        return frozenset(template for job, template in self._resolver.unlisted if job == job_key)
 
     def _ask(
         self, config: Config, entries: Mapping[EntryKey, Discovery], finders: Finders, now: float
@@ -207,12 +211,11 @@ class FleetFinder:
             for job in known
             if not job.ended_long_ago(now, config.linger) and (job.first_submitted or -math.inf) <= at
         ]
-        return assemble_fleet(
-            config, runs, [scheduled_job(config, job, entries[job.key]) for job in shown], self._shard
-        )
+        scheduled = [scheduled_job(config, job, entries[job.key], self._unlisted(_job_key(job))) for job in shown]
+        return assemble_fleet(config, runs, scheduled, self._shard)
 
 
-def scheduled_job(config: Config, job: KnownJob, discovery: Discovery) -> ScheduledJob:
+def scheduled_job(config: Config, job: KnownJob, discovery: Discovery, unlisted: Collection[str] = ()) -> ScheduledJob:
     """Say what a job found at a scheduler is called, and where its facts are read."""
     values = _groups(job)
     local = job.name.rpartition("/")[2] if job.name.startswith("/") else job.name
@@ -225,7 +228,7 @@ def scheduled_job(config: Config, job: KnownJob, discovery: Discovery) -> Schedu
         alive=job.goes_on,
         owner=job.owner,
         discovery=discovery,
-        places=places_of(discovery, values, _addresses(job.resolved)),
+        places=places_of(discovery, values, _addresses(job.resolved), unlisted),
         namespace=config.sites[job.site].namespace or "",
     )
 

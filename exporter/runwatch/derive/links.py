@@ -54,6 +54,8 @@ def measure_links(
 
 
 def _folder_page(pages: SitePages, root: str) -> str:
+    if "*" in root:  # what it stands for is not known
+        return ""
     in_bucket = root.startswith(_BUCKET)
     template = pages.checkpoints or (GOOGLE_CLOUD_PAGE if in_bucket else "")
     path = root.removeprefix(_BUCKET) if in_bucket else root.lstrip("/")

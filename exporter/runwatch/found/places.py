@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,16 +24,22 @@ class Places:
 
 
 def places_of(
-    discovery: Discovery, values: Mapping[str, str | None], resolved: Mapping[str, str] | None = None
+    discovery: Discovery,
+    values: Mapping[str, str | None],
+    resolved: Mapping[str, str] | None = None,
+    unlisted: Collection[str] = (),
 ) -> Places:
     """Fill the templates of an entry of `discover`.
 
-    Left out is each place that a value would lead elsewhere (see `fill`), and each with a `*` that is not resolved.
+    Left out is each place that a value would lead elsewhere (see `fill`), and each with a `*` that is not resolved. But
+    a root of checkpoints whose `*` nobody could look for stays as it is, for its reader to fail at: without it the
+    checkpoints of the job's other roots would pass for all of them.
 
     Args:
         discovery: The entry.
         values: What its fields stand for.
         resolved: By the filled templates with a `*`, the addresses that they mean.
+        unlisted: The filled templates with a `*` of which it could not be told whether there is anything.
     """
     known = resolved or {}
 
@@ -50,7 +56,12 @@ def places_of(
             filled = {key: place(str(text)) for key, text in source if text is not None}
         if all(text is not None for text in filled.values()):
             history.append(HistorySource.model_validate(filled))
-    checkpoints = tuple(address for root in discovery.checkpoints if (address := place(root)) is not None)
+
+    def root_of(template: str) -> str | None:
+        filled = fill(template, values)
+        return filled if filled in unlisted else place(template)
+
+    checkpoints = tuple(address for root in discovery.checkpoints if (address := root_of(root)) is not None)
     path = None if discovery.trials is None else place(discovery.trials.path)
     trials = None if discovery.trials is None or path is None else discovery.trials.model_copy(update={"path": path})
     return Places(tuple(history), checkpoints, trials)

@@ -81,6 +81,8 @@ class StarResolver:
         self._looked: dict[tuple[str, str], float] = {}
         self._absent: set[tuple[str, str, str]] = set()
         self._told: set[tuple[str, str]] = set()
+        self.unlisted: frozenset[tuple[str, str]] = frozenset()
+        """The jobs and templates of which the newest look could list nothing, and nothing is known from before."""
 
     def resolve(
         self, requests: Sequence[StarRequest], runs: FindsRuns | None, now: float, interval: float
@@ -114,6 +116,7 @@ class StarResolver:
                 resolved[request.job, request.template] = found
                 shared.take(request, found)
             self._tell(request, found)
+        self.unlisted = frozenset(look.unlisted)
         present = {(request.job, request.template) for request in requests}
         self._absent &= {(request.job, request.template, request.submission) for request in requests}
         self._told &= present
@@ -180,6 +183,7 @@ class _Look:
     now: float
     interval: float
     failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
+    unlisted: set[tuple[str, str]] = field(default_factory=set)
 
     def find(self, request: StarRequest, pattern: StarPattern, rivals: _Rivals, shared: _Shared) -> Resolution | None:
         """Return what a template means now, None where nothing fits or several that cannot be told apart."""
@@ -229,6 +233,8 @@ class _Look:
             kind = SourceKind.HISTORY if request.kind in ("wandb", "file") else SourceKind.CHECKPOINTS
             self.telemetry.count_error(kind, request.site, failure.reason)
             _log.warning("cannot find what %s means: %s: %s", request.template, failure.reason.value, failure.detail)
+        if request.earlier is None:
+            self.unlisted.add((request.job, request.template))
         return request.earlier
 
     def _candidates(self, request: StarRequest, pattern: StarPattern) -> list[Candidate] | Failure:

@@ -75,6 +75,10 @@ class CheckpointReader:
             return Failure(FailureReason.OTHER, str(error))
         if not roots:
             return Failure(FailureReason.NOT_FOUND, "the job has no checkpoint roots")
+        unlisted = next((root for root in roots if "*" in root.path), None)
+        if unlisted is not None:
+            text = f"{unlisted.address()}: what its * stands for could not be looked for, so the newest is not known"
+            return Failure(FailureReason.OTHER, text)
         memory = self._memory.setdefault(job.run, Memory())
         outcome = self._look(memory, roots, job.site)
         if isinstance(outcome, CheckpointListing) and _fell_behind(memory, outcome):
