@@ -46,7 +46,7 @@ def test_they_are_no_answer_that_there_is_none(tmp_path: Path, folder: str) -> N
     (tmp_path / folder / "iter_0000500" / "mp_rank_00").mkdir(parents=True)
     refused = look(tmp_path)
     assert isinstance(refused, Failure)
-    assert refused.reason is FailureReason.OTHER
+    assert refused.reason is FailureReason.NOT_FOUND
     assert f"{tmp_path / folder / 'iter_0000500'} looks like a checkpoint of no known layout" in refused.detail
 
 

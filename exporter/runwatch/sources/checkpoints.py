@@ -251,4 +251,5 @@ def _hidden_behind(path: str) -> Failure:
 
 def _of_no_known_layout(path: str) -> Failure:
     why = "of no known layout (step-N, checkpoint-N, global_step_N), so whether one is complete is not known"
-    return Failure(FailureReason.OTHER, f"{path} looks like a checkpoint {why}")
+    # The store answered: it is no fault of the source, but of this job's root.
+    return Failure(FailureReason.NOT_FOUND, f"{path} looks like a checkpoint {why}")
