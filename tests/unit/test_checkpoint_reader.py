@@ -72,11 +72,24 @@ def test_directly_below_a_root_and_below_its_checkpoints_folder_and_never_deeper
     assert steps(listing(tmp_path)) == [(1, True), (2, True)]
 
 
-def test_a_root_that_is_an_export_folder_holds_none_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"), [("hf", "holds exports, no checkpoints"), ("step-3", "is a checkpoint itself")]
+)
+def test_a_root_that_can_hold_none_by_its_name_is_no_answer_that_there_is_none(
+    tmp_path: Path, name: str, why: str
+) -> None:
+    levanter(tmp_path, 3)
     levanter(tmp_path / "hf", 3)
-    found = listing(tmp_path / "hf")
-    assert found.checkpoints == ()
-    assert found.notes == (f"{tmp_path}/hf holds exports, no checkpoints: name the folder above it",)
+    refused = failure(tmp_path / name)
+    assert refused == Failure(FailureReason.NOT_FOUND, f"{tmp_path}/{name} {why}: name the folder above it")
+    found = listing(tmp_path, tmp_path / name)
+    assert steps(found) == [(3, True)]
+    assert found.notes == (refused.detail,)
+
+
+def test_a_run_that_is_called_like_a_checkpoint(tmp_path: Path) -> None:
+    levanter(tmp_path / "step-3", 7)
+    assert steps(listing(tmp_path / "step-3")) == [(7, True)]
 
 
 def test_a_newer_complete_one_in_the_temporary_root_is_there_too(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from runwatch.parsing.checkpoint_layouts import parse_step_folder
+
 EXPORT_FOLDERS = frozenset({"hf", "exports"})
 """Folders that hold weights exported for inference. What lies below them has a checkpoint's name and is none."""
 
@@ -35,6 +37,11 @@ class Root:
     def is_export_folder(self) -> bool:
         """Whether the root's own name says that it holds exports, not checkpoints."""
         return PurePath(self.path).name in EXPORT_FOLDERS
+
+    @property
+    def is_step_folder(self) -> bool:
+        """Whether the root's own name is that of one checkpoint."""
+        return parse_step_folder(PurePath(self.path).name) is not None
 
 
 def parse_root(text: str) -> Root:

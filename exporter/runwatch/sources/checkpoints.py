@@ -67,7 +67,8 @@ class CheckpointReader:
         """Look once at every root of a job.
 
         Any root that could not be looked at fails the whole look: the newest checkpoint may lie there. A root that
-        lists empty, or is not there, is a note beside a root that has content, and `not_found` when none has.
+        lists empty, is not there, or can hold no checkpoints by its name is a note beside a root that has content, and
+        `not_found` when none has.
         """
         try:
             roots = [parse_root(text) for text in job.checkpoints]
@@ -147,7 +148,7 @@ class _JobLook:
             self.empty.append(f"{root.address()} lists empty")
             return
         if root.is_export_folder:
-            self.notes.append(f"{root.address()} holds exports, no checkpoints: name the folder above it")
+            self.empty.append(f"{root.address()} holds exports, no checkpoints: name the folder above it")
             return
         trainer_log = look_at_trainer_log(
             store, root, level, memory=self.memory, horizon=self.horizon, notes=self.notes
@@ -161,7 +162,11 @@ class _JobLook:
             raise LookFailedError(_hidden_behind(below))
         if CHECKPOINTS_FOLDER in level.folders and _place(root, CHECKPOINTS_FOLDER) not in self.folders:
             self._look_below(root, store)
-        if len(self.checkpoints) == before:
+        if len(self.checkpoints) > before:
+            return
+        if root.is_step_folder:
+            self.empty.append(f"{root.address()} is a checkpoint itself: name the folder above it")
+        else:
             only_executor = all(name.startswith(_EXECUTOR_NAMES) for name in (*level.objects, *level.folders))
             why = "only the executor's own files, still before its first checkpoint" if only_executor else "none yet"
             self.notes.append(f"{root.address()} was read and holds no checkpoint folder: {why}")
