@@ -119,6 +119,20 @@ def test_turns_are_over_trials_whose_agent_ran_and_that_count_them() -> None:
     assert values.get("mljob_trials_agent_ran") == 3
 
 
+@pytest.mark.parametrize(
+    ("counted", "uncounted", "turns"),
+    [(2, 17, 1.0), (2, 18, None), (19, 30, None), (20, 30, 1.0), (25, 0, 1.0)],
+)
+def test_no_engine_is_called_dead_by_the_turns_of_a_few(counted: int, uncounted: int, turns: float | None) -> None:
+    """Of 20 trials whose agent ran and timed out, say, two that failed in their first turn are no 20 dead ones."""
+    one_turn, silent = dataclasses.replace(FAILED, turns=1.0), dataclasses.replace(TIMED_OUT, turns=None)
+    values, evidence = measured(summary_of(*[one_turn] * counted, *[silent] * uncounted), bucket="datagen")
+    assert values.get("mljob_trial_turns") == turns
+    assert values.get("mljob_trials_agent_ran") == counted + uncounted
+    told = f"mean turns 1.00 over {counted} of the {counted + uncounted} trials whose agent ran"
+    assert any(line.startswith(told) for line in evidence) == (turns is None)
+
+
 def test_the_same_ratio_for_every_version_and_why_harbor_prints_another() -> None:
     # 0.1.x: 1 passed, 1 failed, 2 without a reward: it prints 1/4, over scored trials it is 1/2.
     old = summary_of(PASSED, FAILED, UNSCORED, NO_SANDBOX, means=(PrintedMean("e", 0.25),), missing_counts_as_zero=True)

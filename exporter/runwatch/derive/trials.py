@@ -18,7 +18,7 @@ from runwatch.facts import PrintedMean, TrialsFolder, TrialsUpdate
 from runwatch.measurements import Evidence, Measurements
 from runwatch.parsing.harbor_results import OTHER_EXCEPTION, printable
 from runwatch.parsing.log_records import TrialResult
-from runwatch.thresholds import RL_TRIAL_WINDOW_COUNT
+from runwatch.thresholds import DEAD_ENGINE_TRIALS_COUNT, DEAD_ENGINE_TURNS, RL_TRIAL_WINDOW_COUNT
 
 NAMED_EXCEPTIONS = 8
 """So many of the most frequent classes have a series of their own."""
@@ -170,7 +170,14 @@ def measure_trials(
     measurements.set("mljob_trials_agent_ran", summary.agent_ran)
     measurements.set("mljob_trial_pass_ratio", _ratio(summary.passed, summary.scored))
     measurements.set("mljob_trial_reward", summary.reward_mean)
-    measurements.set("mljob_trial_turns", summary.turns_mean)
+    if _turns_tell_too_little(summary):
+        text = (
+            f"mean turns {summary.turns_mean:.2f} over {summary.turns_counted} of the {summary.agent_ran} trials whose "
+            "agent ran, the others do not count theirs: too few to call an engine dead, left out"
+        )
+        evidence.append(Evidence(_TOPIC, text, {"turns_counted": summary.turns_counted}))
+    else:
+        measurements.set("mljob_trial_turns", summary.turns_mean)
     for name, count in summary.exceptions:
         measurements.set("mljob_trial_exceptions", count, exception=name)
     measurements.set("mljob_trial_exception_ratio", _ratio(summary.with_exception, summary.trials))
@@ -182,6 +189,16 @@ def measure_trials(
             measurements.set("mljob_chunks", sum(found == state for found in states.values()), state=state)
         evidence += evidence_of_chunks(states, chunk_logs)
     return evidence
+
+
+def _turns_tell_too_little(summary: TrialsSummary) -> bool:
+    """Whether a mean would call the engine dead by fewer trials than that takes, though enough agents ran.
+
+    Agents that fail at once are the first to count their turns; those that time out may not count theirs at all.
+    """
+    if summary.turns_mean is None or summary.turns_mean > DEAD_ENGINE_TURNS:
+        return False
+    return summary.turns_counted < DEAD_ENGINE_TRIALS_COUNT <= summary.agent_ran
 
 
 def _mean(values: Sequence[float]) -> float | None:
