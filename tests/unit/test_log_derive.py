@@ -116,6 +116,35 @@ def test_an_upload_of_one_chunk_of_several_is_not_the_jobs(tmp_path: Path) -> No
     assert (found.get("mljob_upload_complete"), found.get("mljob_upload_timestamp_seconds")) == (1.0, last)
 
 
+FAILED = "✗ Trace generation failed with exit code: 1\n"
+SUCCEEDED = "✓ Trace generation completed successfully\n"
+LIMIT = "slurmstepd-vm: error: *** JOB 1 ON vm CANCELLED AT 2026-11-29T07:31:14 DUE TO TIME LIMIT ***\n"
+PREEMPTED = "slurmstepd-vm: error: *** JOB 1 ON vm CANCELLED AT 2026-11-29T07:31:14 DUE TO PREEMPTION ***\n"
+
+
+@pytest.mark.parametrize(
+    ("logs", "failed"),
+    [
+        (["vLLM is up\n"], set()),
+        ([FAILED], {3}),
+        ([LIMIT], {3}),
+        ([PREEMPTED], set()),
+        ([SUCCEEDED], set()),
+        ([SUCCEEDED + LIMIT], set()),  # its engine outlived it
+        ([FAILED + LIMIT], {3}),
+        ([FAILED + "Chunk Index: 3 / 20\nvLLM is up\n"], set()),  # begun again in the same file
+        ([FAILED, "vLLM is up\n"], set()),  # the newer task of the chunk goes on
+        (["vLLM is up\n", FAILED], {3}),
+    ],
+)
+def test_chunks_whose_newest_log_ends_in_their_failure(tmp_path: Path, logs: list[str], failed: set[int]) -> None:
+    for number, text in enumerate(logs):
+        path = tmp_path / f"gen_{number}.out"
+        path.write_text("Chunk Index: 3 / 20\n" + text, encoding="utf-8")
+        os.utime(path, (NOW + number, NOW + number))
+    assert Watched(tmp_path / "gen_*.out").facts().failed_chunks == failed
+
+
 def test_chunks_without_a_log_are_not_uploaded() -> None:
     facts = LogFacts(("/l",), upload_complete=True, upload_time=NOW, chunk=0, chunks=None, uploaded_chunks={0})
     found = Measurements()

@@ -228,6 +228,46 @@ def test_a_chunk_whose_log_is_there_began_though_no_trial_did() -> None:
     assert states(is_over=True) == {"done": 1, "failed": 2, "pending": 1}
 
 
+def test_a_chunk_whose_log_ends_in_its_failure_does_not_hang() -> None:
+    now = WRITTEN + 5 * HOUR
+    died = now - 3 * HOUR  # its last result a minute before, and silence since
+    summary = chunked(
+        TrialsFolder("0", (PASSED,), chunk=0, changed=died - 60),
+        TrialsFolder("1", (PASSED,), chunk=1, changed=now - 60),
+        TrialsFolder("2", (PASSED,), chunk=2, finished=True, changed=died - 60),
+        chunks=(0, 1, 2),
+    )
+
+    def states(*failed: int, logs: float = died) -> dict[str, float]:
+        written = {0: logs, 1: logs, 2: logs}
+        values, _ = measured_chunks(summary, now, written, frozenset(failed))
+        return {key[0]: value for key, value in values.family("mljob_chunks").items() if value}
+
+    assert states() == {"done": 1, "running": 1, "hung": 1}
+    assert states(0) == {"done": 1, "running": 1, "failed": 1}
+    # Results came long after the log's end: another task goes on with it.
+    assert states(0, 1) == {"done": 1, "running": 1, "failed": 1}
+    # Harbor had finished; what follows it failed, and no traces were saved.
+    assert states(0, 2) == {"running": 1, "failed": 2}
+
+
+def measured_chunks(
+    summary: TrialsSummary, observed: float, logs: dict[int, float], failed: frozenset[int]
+) -> tuple[Measurements, list[str]]:
+    values = Measurements()
+    evidence = measure_trials(
+        values,
+        summary,
+        bucket="datagen",
+        target=None,
+        observed=observed,
+        is_over=False,
+        chunk_logs=logs,
+        failed_chunks=failed,
+    )
+    return values, [line.text for line in evidence]
+
+
 def test_a_chunk_is_done_when_all_of_its_jobs_are() -> None:
     first = TrialsFolder("a", (), chunk=0, finished=True)
     again = TrialsFolder("b", (), chunk=0, finished=False)

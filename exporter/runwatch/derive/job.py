@@ -278,6 +278,7 @@ def _measure_trials(measured: Measurements, view: JobView, state: JobState) -> l
         observed=view.observed[SourceKind.TRIALS],
         is_over=not goes_on(state, view.scheduler),
         chunk_logs=view.log.chunk_last_writes if view.log is not None else None,
+        failed_chunks=view.log.failed_chunks if view.log is not None else frozenset(),
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from runwatch.facts import TrialsUpdate
 from runwatch.measurements import Evidence
-from runwatch.thresholds import CHUNK_HUNG_SECONDS
+from runwatch.thresholds import CHUNK_HUNG_SECONDS, CLOCK_SLACK_SECONDS
 
 EVIDENCE_NUMBERS = 20
 _TOPIC = "chunks"
@@ -35,21 +35,36 @@ def chunk_progress(update: TrialsUpdate) -> tuple[ChunkProgress, ...]:
 
 
 def chunk_states(
-    chunks: tuple[ChunkProgress, ...], *, observed: float, is_over: bool, logs: Mapping[int, float]
+    chunks: tuple[ChunkProgress, ...],
+    *,
+    observed: float,
+    is_over: bool,
+    logs: Mapping[int, float],
+    failed: Set[int] = frozenset(),
 ) -> dict[int, str]:
     """Return each chunk's state, a word of `CHUNK_STATES`.
 
     A chunk that began (its job folder is there, or its log) and whose job did not write that it ended runs; when the
-    whole datagen job is over it failed. It is hung when its log and its trials both were silent for two hours: where
-    its log is not known, unmoved trials alone do not say so, for a hard trial may take as long.
+    whole datagen job is over it failed. It failed as well where its log ends so, also when Harbor had finished and the
+    script after it saved nothing; but not when results came after that: it was started anew. It is hung when its log
+    and its trials both were silent for two hours: where its log is not known, unmoved trials alone do not say so, for a
+    hard trial may take as long.
 
     Args:
         chunks: what was read.
         observed: when it was read, Unix seconds.
         is_over: whether the datagen job ended.
         logs: when each chunk's log was last written, as far as that is known.
+        failed: the chunks whose log ends in a failure of theirs.
     """
-    return {chunk.number: _state(chunk, observed, is_over, logs.get(chunk.number)) for chunk in chunks}
+    states = {}
+    for chunk in chunks:
+        written = logs.get(chunk.number)
+        if chunk.number in failed and not _went_on(chunk, written):
+            states[chunk.number] = "failed"
+        else:
+            states[chunk.number] = _state(chunk, observed, is_over, written)
+    return states
 
 
 def evidence_of_chunks(states: Mapping[int, str], logs: Mapping[int, float] | None) -> list[Evidence]:
@@ -65,6 +80,12 @@ def evidence_of_chunks(states: Mapping[int, str], logs: Mapping[int, float] | No
         text = f"the logs of {len(unknown)} running chunks are not known: whether they hang cannot be told"
         evidence.append(Evidence(_TOPIC, text))
     return evidence
+
+
+def _went_on(chunk: ChunkProgress, log_written: float | None) -> bool:
+    if chunk.changed is None or log_written is None:
+        return False
+    return chunk.changed > log_written + CLOCK_SLACK_SECONDS
 
 
 def _state(chunk: ChunkProgress, observed: float, is_over: bool, log_written: float | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from runwatch.catalogue import CHUNK_STATES
@@ -141,6 +141,7 @@ def measure_trials(
     observed: float,
     is_over: bool,
     chunk_logs: Mapping[int, float] | None = None,
+    failed_chunks: Set[int] = frozenset(),
 ) -> list[Evidence]:
     """Set the metrics of trials and return the evidence behind them.
 
@@ -155,6 +156,7 @@ def measure_trials(
         observed: when the trials were last read, Unix seconds.
         is_over: whether the job ended: a chunk that began and did not end has failed then.
         chunk_logs: when each chunk's log was last written. A chunk without an entry is never called hung.
+        failed_chunks: the chunks whose log ends in a failure of theirs.
     """
     if bucket == "rl":
         measurements.set("mljob_rl_trials_in_window", summary.window_scored)
@@ -184,7 +186,9 @@ def measure_trials(
     measurements.set("mljob_trial_instant_failures", summary.instant)
     evidence.append(_evidence_of_target(summary, target))
     if bucket == "datagen" and summary.chunks:
-        states = chunk_states(summary.chunks, observed=observed, is_over=is_over, logs=chunk_logs or {})
+        states = chunk_states(
+            summary.chunks, observed=observed, is_over=is_over, logs=chunk_logs or {}, failed=failed_chunks
+        )
         for state in CHUNK_STATES:
             measurements.set("mljob_chunks", sum(found == state for found in states.values()), state=state)
         evidence += evidence_of_chunks(states, chunk_logs)

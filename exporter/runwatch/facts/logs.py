@@ -31,9 +31,10 @@ class LogFacts:
     `api_base_public` is false where the newest api_base points at an internal address, `tunnel_up` what the newest
     line about the tunnel tells. `upload_complete` is false where an upload failed, and true where the logs of several
     chunks are known once all of them are uploaded; `uploaded_chunks` are the chunks that are. `chunk_completed` is how
-    a datagen chunk's generation ended, `chunk_last_writes` when the log of each chunk was last written. `failures` are
-    those that nothing after them disproves, the first one first. `completed` is whether the trainer said that it is
-    done. `unparsed` counts lines that look like metrics and could not be read. `console` is the newest progress that a
+    a datagen chunk's generation ended, `chunk_last_writes` when the log of each chunk was last written, `failed_chunks`
+    those whose newest log ends in a failure of theirs. `failures` are those that nothing after them disproves, the
+    first one first. `completed` is whether the trainer said that it is done. `unparsed` counts lines that look like
+    metrics and could not be read. `console` is the newest progress that a
     Harbor console drew. `caught_up` is false while more was written than was read (a long first read): nothing is to be
     measured until it is true. `age` tells how many seconds ago the look began, where it was too slow to be delivered at
     once.
@@ -55,6 +56,7 @@ class LogFacts:
     chunks: int | None = None
     chunk_completed: bool | None = None
     chunk_last_writes: Mapping[int, float] = field(default_factory=dict)
+    failed_chunks: Set[int] = frozenset()
     failures: tuple[LogFailure, ...] = ()
     completed: bool = False
     ignored: tuple[IgnoredLines, ...] = ()

@@ -199,10 +199,8 @@ class EngineLines:
             self._uploads[chunk] = (True, time)
 
     def _take_chunk(self, text: str) -> int | None:
-        if _CHUNK_DONE.search(text) is not None:
-            self._chunk_completed = True
-        elif _CHUNK_FAILED.search(text) is not None:
-            self._chunk_completed = False
+        completed = generation_end(text)
+        self._chunk_completed = self._chunk_completed if completed is None else completed
         chunk = _CHUNK.search(text)
         if chunk is None:
             return None
@@ -262,6 +260,13 @@ class EngineLines:
             if newest is None or (time is not None and newest - time <= _REPORT_SECONDS)
         ]
         return sum(counted), newest
+
+
+def generation_end(text: str) -> bool | None:
+    """Return whether the generation of a chunk's traces succeeded, where a line is the one that tells; else None."""
+    if _CHUNK_DONE.search(text) is not None:
+        return True
+    return None if _CHUNK_FAILED.search(text) is None else False
 
 
 def _is_providers_refusal(text: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from runwatch.facts import HistoryEnd, HistoryRow, HistoryRun, HistoryUpdate, IgnoredLines, LogFacts
 from runwatch.parsing.benign import BenignLines
-from runwatch.parsing.engine_lines import EngineLines
+from runwatch.parsing.engine_lines import EngineLines, generation_end
 from runwatch.parsing.harbor_console import HarborConsole
 from runwatch.parsing.log_lines import LogSplitter
 from runwatch.parsing.log_records import LogFragment, LogRow
@@ -21,6 +21,9 @@ from runwatch.sources.log_times import AttemptClocks, is_another_start
 MAX_FAILURES = 50
 _BAR_AT_ZERO = re.compile(r"\| *\d{1,12}/(\d{1,12}) \[00:00<\?", re.ASCII)
 """The first drawing of a progress bar: its rest is not known yet. It need not begin at step 0."""
+_ENDS_A_CHUNK = frozenset({"wall_time", "cancelled"})
+"""Failures by SLURM's own word after which nothing of a chunk's task goes on. A preempted one may begin again."""
+
 _ZONE_SECONDS = 900.0
 _LAST_STAMP_SECONDS = 60.0  # a stamp so shortly before the last row still tells when the trainer ended
 
@@ -41,6 +44,7 @@ class _Link:
     rows: int = 0
     newest_step: tuple[int, int] | None = None
     chunk: int | None = None
+    chunk_completed: bool | None = None
     told_by_then: Told = NOTHING_TOLD  # where what came later is hidden
 
 
@@ -190,7 +194,10 @@ class JobLog:
             return False
         self._benign.take(fragment.text, time)
         chunk = self._engine.take(fragment, time, chunk=link.chunk)
-        link.chunk = link.chunk if chunk is None else chunk
+        if chunk is not None:
+            link.chunk, link.chunk_completed = chunk, None
+        elif (completed := generation_end(fragment.text)) is not None:
+            link.chunk_completed = completed
         return False
 
     def _time_of_line(self, link: _Link, fragment: LogFragment) -> float | None:
@@ -285,11 +292,7 @@ class JobLog:
         signals = self._engine.signals()
         newest = next(reversed(self._links.values()), None)
         failures = () if newest is None else newest.failure_lines.failures
-        chunk_writes: dict[int, float] = {}
-        for link in self._links.values():
-            written = self._visible(link.file.modified)
-            if link.chunk is not None and written is not None:
-                chunk_writes[link.chunk] = max(written, chunk_writes.get(link.chunk, written))
+        chunk_writes, failed_chunks = self._chunks()
         return LogFacts(
             files=tuple(file.path for file in self._files),
             last_write=self._visible(self._last_write()),
@@ -307,6 +310,7 @@ class JobLog:
             chunks=signals.chunks,
             chunk_completed=signals.chunk_completed,
             chunk_last_writes=chunk_writes,
+            failed_chunks=failed_chunks,
             failures=tuple(f for f in failures if not self._benign.covers(f.text))[:MAX_FAILURES],
             completed=newest is not None and newest.trainer.completed,
             ignored=tuple(IgnoredLines(c.reason, c.count, c.example, c.fault) for c in self._benign.counts()),
@@ -316,6 +320,20 @@ class JobLog:
             uploaded_chunks=signals.uploaded_chunks,
             caught_up=self._caught_up,
         )
+
+    def _chunks(self) -> tuple[dict[int, float], frozenset[int]]:
+        """Return when the newest log of each chunk was written, and which of these logs end in the chunk's failure."""
+        newest: dict[int, tuple[float, bool]] = {}
+        for link in self._links.values():
+            written = self._visible(link.file.modified)
+            if link.chunk is None or written is None:
+                continue
+            stopped = any(failure.reason in _ENDS_A_CHUNK for failure in link.failure_lines.failures)
+            failed = stopped if link.chunk_completed is None else not link.chunk_completed
+            if link.chunk not in newest or written >= newest[link.chunk][0]:
+                newest[link.chunk] = (written, failed)
+        writes = {chunk: written for chunk, (written, _) in newest.items()}
+        return writes, frozenset(chunk for chunk, (_, failed) in newest.items() if failed)
 
     def _told(self, link: _Link) -> Told:
         if self._parsers.at is None:
