@@ -63,6 +63,7 @@ class Submitted:
             "-J", "alone", "--dependency=singleton", "--begin=now+1hour", "--wrap", "sleep 300"
         )
         self.submit("array", "--array=0-5%2", "--wrap", "test $SLURM_ARRAY_TASK_ID = 0 && exit 5; sleep 300")
+        self.submit("array again", "--array=0-3%1", "--requeue", "--wrap", "sleep 300")
         self.submit("many", "--array=0-999", "--hold", "--wrap", "sleep 300")
         self.submit("logs elsewhere", "--wrap", ELSEWHERE)
         for name in HOSTILE_NAMES:

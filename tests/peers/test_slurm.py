@@ -205,6 +205,18 @@ def test_tasks_of_an_array_are_counted(slurm: Submitted, watcher: SlurmScheduler
     assert facts(watcher, f"{job}_5").state is SchedulerState.PENDING
 
 
+def test_task_of_an_array_that_is_requeued_waits_again(slurm: Submitted, watcher: SlurmScheduler) -> None:
+    job = slurm.ids["array again"]
+    until_state(watcher, job, SchedulerState.RUNNING)
+    slurm.cluster.run("scontrol", "requeue", f"{job}_0")
+    # Until its old processes are gone squeue shows it by itself, then in the line of all that wait.
+    wait_for("it waits with the others", lambda: f"{job}_[0" in slurm.cluster.run("squeue", "-h", "-o", "%i"))
+    found = facts(watcher, f"{job}_0")
+    assert (found.state, found.tasks) == (SchedulerState.PREEMPTED, TaskCounts(pending=1))
+    assert ends(facts(slurm.scheduler(), f"{job}_0")) == [(f"{job}_0:0", AttemptEnd.PREEMPTED)]
+    wait_for("the next one running", lambda: facts(watcher, job).tasks == TaskCounts(running=1, pending=3))
+
+
 def test_log_that_is_not_where_the_scheduler_says(slurm: Submitted, watcher: SlurmScheduler) -> None:
     job, work = slurm.ids["logs elsewhere"], slurm.cluster.work
     wait_for("the log", (work / "logs" / f"slurm-1_{job}.out").exists)

@@ -6,7 +6,7 @@ Grammar: `squeue(1)` (`%i`, `%E`), `sbatch(1)` (`--array`, `--dependency`), 21.0
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 _ID = re.compile(r"(\d{1,10})(?:\+(\d+))?(?:_(?:(\d{1,9})|\[([^\]]*)\]?))?\Z", re.ASCII)
@@ -71,6 +71,19 @@ def _indices(expression: str) -> tuple[tuple[range, ...], bool]:
         first, last, stride = match.groups()
         indices.append(range(int(first), int(last or first) + 1, max(1, int(stride or 1))))
     return tuple(indices), complete
+
+
+def without_tasks(tasks: Iterable[range], taken: Collection[int]) -> tuple[range, ...]:
+    """Return array indices without some of them, in order."""
+    left: list[range] = []
+    for indices in tasks:
+        rest = indices
+        for index in sorted(index for index in taken if index in indices):
+            position = rest.index(index)
+            left.append(rest[:position])
+            rest = rest[position + 1 :]
+        left.append(rest)
+    return tuple(indices for indices in left if indices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from runwatch.facts import AttemptEnd, SchedulerState, TaskCounts
 from runwatch.parsing.slurm_chains import LinkView
-from runwatch.parsing.slurm_ids import Dependency, dependencies_of_submit_line, must_end_first
+from runwatch.parsing.slurm_ids import Dependency, JobId, dependencies_of_submit_line, must_end_first, without_tasks
 from runwatch.parsing.slurm_states import can_start, meaning, waiting
 from runwatch.parsing.slurm_tasks import SAME_START_SECONDS, Start, TaskView, view_task
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
@@ -65,8 +65,13 @@ class TaskMemory:
             for started in running
         )
 
-    def update(self, record: QueueRecord) -> bool:
-        """Take in what squeue shows now; tell whether that is news for accounting (an end, or a start anew)."""
+    def update(self, record: QueueRecord, *, is_of_many: bool = False) -> bool:
+        """Take in what squeue shows now; tell whether that is news for accounting (an end, or a start anew).
+
+        Args:
+            record: squeue's line.
+            is_of_many: whether the line is that of all tasks that wait, whose times are not those of this one.
+        """
         before = self.queue
         self.queue, self.visible = record, True
         if before is None:
@@ -79,7 +84,7 @@ class TaskMemory:
         if restarted and before.started is not None:
             # A job that was requeued counts as submitted anew at that time.
             ended = record.ended if record.word == "REQUEUED" else record.submitted
-            known = ended if ended is not None and ended >= before.started else None
+            known = ended if ended is not None and ended >= before.started and not is_of_many else None
             self.seen[before.started] = Start(before.started, known, "REQUEUED")
             self.detail_tries = 0
             self.detail = None if self.detail is None else replace(self.detail, word="")
@@ -88,7 +93,11 @@ class TaskMemory:
 
 @dataclass(slots=True)
 class LinkMemory:
-    """One job or array. `rest` are tasks of an array that wait, which squeue shows in one line."""
+    """One job or array.
+
+    squeue shows all tasks of an array that wait in one line, `waiting_line`, those that ran before and wait again too.
+    `rest` is that line without the tasks that are known by themselves.
+    """
 
     id: str
     name: str = ""
@@ -98,6 +107,7 @@ class LinkMemory:
     waits_for: set[str] = field(default_factory=set)
     is_singleton: bool = False
     tasks: dict[str, TaskMemory] = field(default_factory=dict)
+    waiting_line: QueueRecord | None = None
     rest: QueueRecord | None = None
     accounted: bool = False
     asks_accounting: bool = True
@@ -119,9 +129,10 @@ class LinkMemory:
         shown_before = {key for key, task in self.tasks.items() if task.visible}
         for task in self.tasks.values():
             task.visible = False
-        self.rest = None
+        self.waiting_line = self.rest = None
         for record in records:
             self._keep(record)
+        self._tell_apart_who_waits()
         gone = shown_before - {key for key, task in self.tasks.items() if task.visible}
         if any(not self.tasks[key].settled for key in gone):
             self.ask_again()
@@ -132,10 +143,30 @@ class LinkMemory:
         if record.id.component:
             return
         if record.id.tasks is not None and record.id.task is None:
-            self.rest = record
+            self.waiting_line = record
             return
         if self.tasks.setdefault(record.id.key, TaskMemory()).update(record):
             self.ask_again()
+
+    def _tell_apart_who_waits(self) -> None:
+        """Give each known task that squeue shows only in the line of all that wait a line of its own."""
+        line = self.waiting_line
+        if line is None or line.id.tasks is None:
+            return
+        apart = set()
+        for key, task in self.tasks.items():
+            index = key.rpartition("_")[2]
+            if not index.isdigit() or not any(int(index) in indices for indices in line.id.tasks):
+                continue
+            apart.add(int(index))
+            if task.visible:
+                continue
+            one = JobId(line.id.base, (range(int(index), int(index) + 1),), int(index))
+            if task.update(replace(line, id=one), is_of_many=True):
+                self.ask_again()
+        left = without_tasks(line.id.tasks, apart)
+        whole = not left and line.id.complete
+        self.rest = None if whole else replace(line, id=replace(line.id, tasks=left))
 
     def _wait_for(self, dependencies: Iterable[Dependency]) -> None:
         for dependency in dependencies:
@@ -163,6 +194,7 @@ class LinkMemory:
         self._wait_for(dependencies_of_submit_line(self.submit_line))
         for key, of_task in by_key.items():
             self.tasks.setdefault(key, TaskMemory()).rows = tuple(of_task)
+        self._tell_apart_who_waits()
         self.accounted = True
         self.asks_accounting = any(self._lags(task) for task in self.tasks.values())
         if self.asks_accounting:
@@ -190,7 +222,7 @@ class LinkMemory:
         if rest is not None:
             views.append(_waiting_rest(self.id, rest))
         pending = next((m.queue for m in chosen.values() if m.waits and m.queue is not None), rest)
-        is_array = (task is None and any("_" in key for key in self.tasks)) or self.rest is not None
+        is_array = task is None and (rest is not None or any("_" in key for key in self.tasks))
         return LinkView(
             id=self.id,
             name=self.name,
