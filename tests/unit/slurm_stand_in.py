@@ -2,6 +2,7 @@
 
 Run as `python slurm_stand_in.py FOLDER squeue ...`. It answers with `FOLDER/squeue`, in which `¦` stands for the
 separator that the command line asked for; `squeue.code` is its exit code and `squeue.error` what it says on stderr.
+`FOLDER/sacct.jobs`, where it is there, is the answer to a question by id (`--jobs=`).
 Each call is noted in `FOLDER/calls`.
 """
 
@@ -19,6 +20,8 @@ def main() -> int:
     asked = " ".join(arguments)
     separator = re.search(r"@[0-9a-f]+@", asked)
     answer = Path(folder, program)
+    if "--jobs=" in asked and Path(folder, f"{program}.jobs").exists():
+        answer = Path(folder, f"{program}.jobs")
     if answer.exists():
         text = answer.read_text(encoding="utf-8").replace("¦", separator[0] if separator else "|")
         sys.stdout.buffer.write(text.encode())

@@ -48,6 +48,9 @@ class Cluster:
     def accounting(self, *lines: str) -> None:
         (self.folder / "sacct").write_text("".join(lines))
 
+    def accounting_of_jobs(self, *lines: str) -> None:
+        (self.folder / "sacct.jobs").write_text("".join(lines))
+
     def fails(self, program: str, code: int, said: str) -> None:
         (self.folder / f"{program}.code").write_text(str(code))
         (self.folder / f"{program}.error").write_text(said)

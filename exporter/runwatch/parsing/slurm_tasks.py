@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -12,6 +12,9 @@ from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
 
 SAME_START_SECONDS = 0.5
 """All sources give the controller's own whole seconds, and a job may start again two seconds after it started."""
+
+_REQUEUED_WITHIN_SECONDS = 86_400.0
+"""A start of a job was submitted when the one before ended, or soon after: the controller forgets an ended job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,34 @@ class TaskView:
     attempts: tuple[Attempt, ...]
     over: bool
     record_gone: bool = False
+
+
+def of_one_job(rows: Sequence[AccountingRow], submitted: Mapping[str, float]) -> list[AccountingRow]:
+    """Return those of an id's rows that are of the newest job which had it.
+
+    Ids begin anew where a controller lost its state, and at the largest one; accounting keeps the older jobs.
+
+    Args:
+        rows: all that accounting has of one id and its array tasks, in any order.
+        submitted: when the tasks that squeue shows were submitted (again), Unix seconds by key.
+    """
+    ordered = sorted(rows, key=lambda row: row.submitted or 0.0, reverse=True)
+    if not ordered:
+        return []
+    newest, following, older = ordered[0], dict(submitted), set[str]()
+    kept: list[AccountingRow] = []
+    for row in ordered:
+        key = row.id.key
+        lines = {row.submit_line, newest.submit_line} - {""}
+        is_others = row.user != newest.user or len(lines) > 1
+        if not is_others and row.ended is not None and key in following:
+            is_others = following[key] - row.ended > _REQUEUED_WITHIN_SECONDS
+        if is_others:
+            older.add(key)
+        elif key not in older:
+            kept.append(row)
+            following[key] = row.submitted if row.submitted is not None else following.get(key, row.ended or 0.0)
+    return kept[::-1]
 
 
 def view_task(

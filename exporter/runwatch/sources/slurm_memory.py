@@ -9,7 +9,7 @@ from runwatch.facts import AttemptEnd, SchedulerState, TaskCounts
 from runwatch.parsing.slurm_chains import LinkView
 from runwatch.parsing.slurm_ids import Dependency, JobId, dependencies_of_submit_line, must_end_first, without_tasks
 from runwatch.parsing.slurm_states import can_start, meaning, waiting
-from runwatch.parsing.slurm_tasks import SAME_START_SECONDS, Start, TaskView, view_task
+from runwatch.parsing.slurm_tasks import SAME_START_SECONDS, Start, TaskView, of_one_job, view_task
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
 
 _DETAIL_TRIES = 3
@@ -178,10 +178,19 @@ class LinkMemory:
         """Have accounting asked at the next occasion."""
         self.asks_accounting, self.retries, self.retry_at = True, 0, 0.0
 
-    def account(self, rows: Sequence[AccountingRow], now: float) -> None:
-        """Take in all rows that accounting has of this job; it is asked again while they lag behind squeue."""
+    def account(self, rows: Sequence[AccountingRow], now: float, *, whole: bool = True) -> None:
+        """Take in the rows that accounting has of this job; it is asked again while they lag behind squeue.
+
+        Args:
+            rows: its starts.
+            now: Unix seconds.
+            whole: whether these are all. A search for a name leaves out a start that never became eligible, such as
+                that of a requeued job which was cancelled before its time came.
+        """
+        if self.accounted and not whole:
+            return
         by_key: dict[str, list[AccountingRow]] = {}
-        for row in rows:
+        for row in self._of_this_job(rows):
             if row.id.component:
                 continue  # as in squeue: the first component, which runs the script, stands for a heterogeneous job
             self.name = self.name or row.name
@@ -195,11 +204,19 @@ class LinkMemory:
         for key, of_task in by_key.items():
             self.tasks.setdefault(key, TaskMemory()).rows = tuple(of_task)
         self._tell_apart_who_waits()
+        if not whole:
+            return
         self.accounted = True
         self.asks_accounting = any(self._lags(task) for task in self.tasks.values())
         if self.asks_accounting:
             self.retries += 1
             self.retry_at = now + min(_LONGEST_RETRY_SECONDS, _RETRY_SECONDS * 2.0**self.retries)
+
+    def _of_this_job(self, rows: Sequence[AccountingRow]) -> list[AccountingRow]:
+        """Leave out the rows of another job that had the same id before."""
+        shown = {key: task.queue for key, task in self.tasks.items() if task.queue is not None and task.visible}
+        times = {key: record.submitted for key, record in shown.items() if record.submitted is not None}
+        return of_one_job(rows, times)
 
     @staticmethod
     def _lags(task: TaskMemory) -> bool:

@@ -156,7 +156,7 @@ class SlurmSite:
         for row in answer:
             by_job.setdefault(row.id.base, []).append(row)
         for job, rows in by_job.items():
-            self.keep(job).account(rows, now)
+            self.keep(job).account(rows, now, whole=job in asked)
         return True
 
     def ask_details(self, jobs: Collection[str], until: float) -> None:
