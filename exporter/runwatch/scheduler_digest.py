@@ -57,6 +57,7 @@ class SchedulerDigest:
         self._told: float | None = None  # the latest answer that told of attempts, if the very last one did
         self._attempts_known = False
         self._coverage: list[Span] = []
+        self._suspended: list[Span] = []
         self._view: SchedulerView | None = None
 
     def add(self, facts: SchedulerFacts, now: float) -> None:
@@ -73,6 +74,7 @@ class SchedulerDigest:
         self._identity = facts.identity or self._identity
         if is_another or self._facts is None or self._facts.state is not facts.state or self._may_have_had_tasks(now):
             self._state_since = now
+        was_suspended = self._facts is not None and self._facts.suspended
         before, self._facts, self._observed = self._observed, facts, now
         self._keep(facts.attempts, now)
         told = _tells_attempts(facts)
@@ -82,6 +84,8 @@ class SchedulerDigest:
             self._note_lost({attempt.key for attempt in facts.attempts}, facts.covered_from, now)
         self._attempts_known = self._attempts_known or _knows_interruptions(facts, now, self.interval)
         self._note_coverage(facts.covered_from, now, told)
+        if facts.suspended or was_suspended:
+            self._suspended = _merged([*self._suspended, Span(now if before is None else min(before, now), now)])
         self._bound()
 
     def view(self, now: float) -> SchedulerView | None:
@@ -102,6 +106,7 @@ class SchedulerDigest:
             attempts=self._attempts(facts),
             attempts_known=self._attempts_known,
             coverage=tuple(self._coverage),
+            suspended=tuple(self._suspended),
             state_since=self._state_since,
         )
 
@@ -163,6 +168,7 @@ class SchedulerDigest:
 
     def _bound(self) -> None:
         """Drop the oldest attempts beyond the limit; what was dropped is no longer covered."""
+        self._suspended = self._suspended[-ATTEMPTS_KEPT:]
         excess = len(self._kept) - ATTEMPTS_KEPT
         if excess <= 0:
             return

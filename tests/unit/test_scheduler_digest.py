@@ -194,3 +194,11 @@ def test_a_gang_started_with_the_first_of_its_tasks() -> None:
     partly = [*gang(0, 0, tasks=7), attempt("task7-", 0, 0, 900, PREEMPTED), attempt("task7-", 1, 950)]
     assert gang_start(view_of((2000, facts(partly))).attempts) == T0
     assert gang_start(()) is None
+
+
+def test_a_suspension_lasted_at_most_from_the_look_before_to_the_look_after() -> None:
+    runs, held = facts([attempt("a", 0, 0)]), facts([attempt("a", 0, 0)], SchedulerState.PREEMPTED, suspended=True)
+    view = view_of((0, runs), (60, runs), (120, held), (180, held), (240, runs), (300, runs), (900, held))
+    assert [(span.start - T0, span.end - T0) for span in view.suspended] == [(60, 240), (300, 900)]
+    assert [(span.start - T0, span.end - T0) for span in view.as_of(T0 + 500).suspended] == [(60, 240), (300, 500)]
+    assert view.attempts[0].ended is None

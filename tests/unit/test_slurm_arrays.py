@@ -11,7 +11,7 @@ import pytest
 
 from runwatch.facts import AttemptEnd, SchedulerState, TaskCounts
 from runwatch.parsing.slurm_ids import without_tasks
-from tests.unit.test_slurm_scheduler import NOON, Cluster, accounted, at, queued
+from tests.unit.slurm_site_stand_in import NOON, Cluster, accounted, at, queued
 
 RUN = (queued("10_1", "RUNNING", at(1)), queued("10_5", "RUNNING", at(5)))
 WAIT = queued("10_[3,7,9,20]", "PENDING", reason="JobArrayTaskLimit")

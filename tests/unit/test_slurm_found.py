@@ -9,7 +9,7 @@ import pytest
 from runwatch.facts import SchedulerFacts, SchedulerState
 from runwatch.fleet import Job
 from runwatch.sources.protocol import Outcome
-from tests.unit.test_slurm_scheduler import NOON, Cluster, accounted, at, queued
+from tests.unit.slurm_site_stand_in import NOON, Cluster, accounted, at, queued
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.facts import AttemptEnd, SchedulerState
-from tests.unit.test_slurm_scheduler import NOON, Cluster, accounted, at, queued
+from tests.unit.slurm_site_stand_in import NOON, Cluster, accounted, at, queued
 
 LONG_AGO = ("2025-03-01T12:00:00", "2025-03-01T13:00:00")
 

@@ -59,9 +59,10 @@ class SchedulerView:
 
     `facts` are the latest answer's, given at `observed`; None where the present is hidden (an output for a time gone
     by), and then only `attempts` and `coverage` count. `attempts_known` is false where no answer told of attempts.
-    `coverage` holds the intervals in which no attempt can have been missed. `state_since` is when the state of `facts`
-    was first answered without another in between. `was_over` tells whether the job had ended by the time that an output
-    is made for, where `facts` are hidden.
+    `coverage` holds the intervals in which no attempt can have been missed, `suspended` those in which the gang was at
+    some time stopped where it was, to go on later (each from the look before to the look after). `state_since` is when
+    the state of `facts` was first answered without another in between. `was_over` tells whether the job had ended by
+    the time that an output is made for, where `facts` are hidden.
     """
 
     facts: SchedulerFacts | None
@@ -69,6 +70,7 @@ class SchedulerView:
     attempts: tuple[SeenAttempt, ...] = ()
     attempts_known: bool = False
     coverage: tuple[Span, ...] = ()
+    suspended: tuple[Span, ...] = ()
     state_since: float | None = None
     was_over: bool | None = None
 
@@ -94,11 +96,14 @@ class SchedulerView:
             else a
             for a in attempts
         )
-        spans = tuple(Span(span.start, min(span.end, time)) for span in self.coverage if span.start <= time)
+        spans, suspended = (
+            tuple(Span(span.start, min(span.end, time)) for span in kept if span.start <= time)
+            for kept in (self.coverage, self.suspended)
+        )
         over = self.over
         if over and self.facts is not None:
             over = None if self.facts.ended is None else self.facts.ended <= time
-        return SchedulerView(None, min(self.observed, time), then, self.attempts_known, spans, was_over=over)
+        return SchedulerView(None, min(self.observed, time), then, self.attempts_known, spans, suspended, was_over=over)
 
 
 def successor_goes_on(facts: SchedulerFacts) -> bool:

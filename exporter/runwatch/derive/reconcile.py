@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from runwatch.derive.attempts import SchedulerView
 from runwatch.derive.interruptions import GangInterruption
 from runwatch.derive.step_timeline import StepInterval, gap_threshold_of
+from runwatch.facts import InterruptionCause
 from runwatch.thresholds import CLOCK_SLACK_SECONDS, LOGGING_DELAY_INTERVALS
 
 UNEXPLAINED = "unexplained"
@@ -26,7 +27,8 @@ class ExplainedGap:
     """A closed gap, its cause (of `GAP_CAUSES`), why in words, and the interruptions in it, earliest first.
 
     The earliest interruption in the gap gives the cause: it is what stopped the steps (the earliest of those whose time
-    the scheduler kept, where there are such).
+    the scheduler kept, where there are such). A gap without one in which the gang was suspended for another job is of
+    cause `preemption` too; its attempts went on.
     """
 
     gap: StepInterval
@@ -57,7 +59,7 @@ def explain_gaps(
     in_time = sorted(range(len(gaps)), key=lambda index: gaps[index].end)
     matched = dict(zip(in_time, _match([gaps[index] for index in in_time], interruptions, before), strict=True))
     silent = gap_threshold_of(interval_median)
-    return tuple(_explain(gap, matched[index], view, silent) for index, gap in enumerate(gaps))
+    return tuple(_explain(gap, matched[index], view, silent, before) for index, gap in enumerate(gaps))
 
 
 def _match(
@@ -101,13 +103,15 @@ def _nearest(
 
 
 def _explain(
-    gap: StepInterval, found: list[GangInterruption], view: SchedulerView, silent: float | None
+    gap: StepInterval, found: list[GangInterruption], view: SchedulerView, silent: float | None, before: float
 ) -> ExplainedGap:
     if found:
         # One whose time the scheduler lost may have come earlier or later: those with a time of their own come first.
         events = tuple(sorted(found, key=lambda e: (not gap.start <= e.time <= gap.end, not e.time_is_exact, e.time)))
         cause = events[0].cause.value
         return ExplainedGap(gap, cause, f"the scheduler shows: {events[0].reason}", events)
+    if any(span.start <= gap.end and span.end >= gap.start - before for span in view.suspended):
+        return ExplainedGap(gap, InterruptionCause.PREEMPTION.value, "the scheduler shows it suspended for another job")
     if not view.covers(gap.start, gap.end):
         return ExplainedGap(gap, UNKNOWN, "the scheduler was not read for all of it")
     if any(a.started is not None and gap.start < a.started <= gap.end for a in view.attempts):

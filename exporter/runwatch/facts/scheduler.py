@@ -102,7 +102,8 @@ class SchedulerFacts:
     scheduler's own sums (never compared with gaps). `waiting` is a word of `mljob_waiting` or "". `attempts` are all
     that the scheduler still shows, `covered_from` since when (Unix seconds) they are complete: the interruptions of
     an interval before it are not known; None when the scheduler shows only the present (then the time since this
-    job is read without a break counts).
+    job is read without a break counts). `suspended` tells that its tasks are stopped where they are, for the good of
+    another job, and go on later: no attempt ends by that.
     """
 
     scheduler_job: str
@@ -120,6 +121,7 @@ class SchedulerFacts:
     failures: int | None = None
     attempts: tuple[Attempt, ...] = ()
     covered_from: float | None = None
+    suspended: bool = False
     successor: Successor | None = None
     links: tuple[str, ...] = ()
     peak_memory_bytes: float | None = None

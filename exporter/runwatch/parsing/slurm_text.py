@@ -35,7 +35,8 @@ class QueueRecord:
     """One line of squeue. Times are Unix seconds; `started` and `ended` are None before they have come.
 
     Of a job that is being requeued `ended` is the end of the attempt before. `start_offset` is by how many seconds a
-    running job started later than the time tells for which it has run; about 0, unless its zone is not the site's.
+    running job started later than the time tells for which it has run; about 0, unless its zone is not the site's or it
+    was suspended. `suspended_before` is when a running job was seen to have been suspended at some time before.
     """
 
     id: JobId
@@ -49,11 +50,15 @@ class QueueRecord:
     started: float | None
     ended: float | None
     start_offset: float | None = None
+    suspended_before: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AccountingRow:
-    """One row of sacct: one start of one job or task, for a requeued job has a row for each."""
+    """One row of sacct: one start of one job or task, for a requeued job has a row for each.
+
+    `was_suspended` tells that it ran for less than the time between its start and its end.
+    """
 
     id: JobId
     word: str
@@ -66,6 +71,7 @@ class AccountingRow:
     submitted: float | None
     started: float | None
     ended: float | None
+    was_suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,10 @@ _NOT_STARTED = frozenset({"PENDING", "RESV_DEL_HOLD", "REQUEUED", "REQUEUE_FED",
 
 _MAY_END_WHILE_WAITING = frozenset({"CANCELLED", "DEADLINE"})
 """States of a job that may never have started: then it has no nodes."""
+
+
+_SUSPENDED_SECONDS = 120.0
+"""A job that ran for so much less than the time since its start was suspended, or two clocks are apart."""
 
 
 def _id(field: str) -> JobId | None:
@@ -153,8 +163,20 @@ def _queue_record(row: Sequence[str], zone: ZoneInfo, now: float) -> QueueRecord
     offset = None
     if word == "RUNNING" and started is not None and elapsed is not None:
         offset = started - (now - elapsed)
+    suspended_before = now if offset is not None and -offset > _SUSPENDED_SECONDS else None
     return QueueRecord(
-        job, word, name, user, workdir, reason, parse_dependencies(dependency), submitted, started, ended, offset
+        id=job,
+        word=word,
+        name=name,
+        user=user,
+        workdir=workdir,
+        reason=reason,
+        dependencies=parse_dependencies(dependency),
+        submitted=submitted,
+        started=started,
+        ended=ended,
+        start_offset=offset,
+        suspended_before=suspended_before,
     )
 
 
@@ -188,6 +210,8 @@ def parse_accounting(text: str, separator: str, zone: ZoneInfo, now: float) -> t
                 submitted,
                 started,
                 ended_at,
+                None not in (started, ended_at, elapsed)
+                and (ended_at or 0.0) - (started or 0.0) - (elapsed or 0.0) > _SUSPENDED_SECONDS,
             )
         )
     return records, malformed

@@ -41,13 +41,22 @@ def facts_of(chain: Chain, memory: Mapping[str, LinkMemory], identity: str, show
         tasks=main.counts,
         tasks_expected=main.expected,
         attempts=tuple(attempt for link in chain.links for attempt in link.attempts),
-        covered_from=min(submissions) if accounted and submissions else None,
+        covered_from=max([min(submissions), *_suspended_before(chain, memory)]) if accounted and submissions else None,
+        suspended=newest.word == "SUSPENDED",
         successor=chain.successor,
         links=tuple(link.id for link in chain.links),
         accelerators=sum(detail.accelerators or 0 for detail in accelerators) or None,
         accelerator_type=accelerators[0].accelerator_type if accelerators else "",
         log_paths=_log_paths(chain, memory),
     )
+
+
+def _suspended_before(chain: Chain, memory: Mapping[str, LinkMemory]) -> list[float]:
+    """Return the times before which a task was suspended, nobody tells when; Unix seconds."""
+    tasks = [task for link in chain.links for task in memory[link.id].tasks.values()]
+    shown = [task.queue.suspended_before for task in tasks if task.queue is not None]
+    ended = [row.ended for task in tasks for row in task.rows if row.was_suspended]
+    return [time for time in (*shown, *ended) if time is not None]
 
 
 def _accelerators(link: LinkView, memory: LinkMemory) -> list[JobDetail]:
