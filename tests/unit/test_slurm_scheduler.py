@@ -190,6 +190,23 @@ def test_listing_that_was_cut_short_makes_no_job_gone(cluster: Cluster) -> None:
     assert isinstance(unread, Failure) and unread.reason is FailureReason.PARSE
 
 
+def test_accounting_that_was_cut_short_makes_no_job_gone(cluster: Cluster) -> None:
+    cluster.queue(queued("7", "RUNNING", at(1)), queued("8", "RUNNING", at(1)))
+    cluster.accounting(accounted("7", "RUNNING", at(1), "Unknown"), accounted("8", "RUNNING", at(1), "Unknown"))
+    cluster.poll("7", "8")
+    cluster.queue()
+    ended = [accounted("7", "COMPLETED", at(1), at(5)), accounted("8", "COMPLETED", at(1), at(5))]
+    cluster.accounting(*ended[:1], ended[1][:40])
+    one, other = cluster.poll("7", "8")
+    assert isinstance(one, SchedulerFacts) and one.state is SchedulerState.SUCCEEDED
+    assert isinstance(other, Failure) and other.reason is FailureReason.PARSE
+    cluster.accounting(*ended)
+    assert cluster.facts("8").state is SchedulerState.SUCCEEDED
+    cluster.queue()
+    cluster.accounting(ended[0][:40])
+    assert cluster.failure("9").reason is FailureReason.PARSE
+
+
 def test_a_message_in_place_of_the_table_is_no_empty_queue(cluster: Cluster) -> None:
     cluster.queue("This account has expired\n")
     assert cluster.failure("7").reason is FailureReason.PARSE

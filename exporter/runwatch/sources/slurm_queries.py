@@ -70,13 +70,13 @@ class SlurmQueries:
 
     def accounting(
         self, jobs: Sequence[str], now: float, seconds: float
-    ) -> list[AccountingRow] | Failure | NoAccounting:
-        """Ask sacct for every start of the jobs with these ids."""
+    ) -> tuple[list[AccountingRow], int] | Failure | NoAccounting:
+        """Ask sacct for every start of the jobs with these ids, and count what could not be read."""
         return self._sacct([f"--jobs={','.join(jobs)}"], now, seconds)
 
     def accounting_of_names(
         self, names: Sequence[str], now: float, seconds: float
-    ) -> list[AccountingRow] | Failure | NoAccounting:
+    ) -> tuple[list[AccountingRow], int] | Failure | NoAccounting:
         """Ask sacct for every start within the last 60 days of the jobs with these names (see `may_search`)."""
         return self._sacct(
             ["--allusers", f"--name={','.join(names)}", f"--starttime=now-{_SEARCH_DAYS}days"], now, seconds
@@ -86,7 +86,9 @@ class SlurmQueries:
         """Tell whether sacct can be asked for a name: it takes a list with commas between."""
         return "," not in name and self._commands.may_pass(name)
 
-    def _sacct(self, what: Sequence[str], now: float, seconds: float) -> list[AccountingRow] | Failure | NoAccounting:
+    def _sacct(
+        self, what: Sequence[str], now: float, seconds: float
+    ) -> tuple[list[AccountingRow], int] | Failure | NoAccounting:
         separator = new_separator()
         output = self._commands.run(
             [
@@ -108,4 +110,4 @@ class SlurmQueries:
         failure = failed("sacct", output)
         if failure is not None:
             return failure
-        return parse_accounting(output.text, separator, self._zone, now)[0]
+        return parse_accounting(output.text, separator, self._zone, now)

@@ -271,6 +271,9 @@ class SlurmScheduler:
             return None
         if self._site.unread() is not None:
             return self._site.unread()
+        if link.asks_accounting and link.retries == 0 and self._site.accounting_malformed:
+            malformed = self._site.accounting_malformed
+            return Failure(FailureReason.PARSE, f"sacct printed {malformed} records that could not be read")
         if link.asks_accounting and link.retries == 0:
             return Failure(FailureReason.TIMEOUT, "no time was left to ask sacct what became of it")
         return None

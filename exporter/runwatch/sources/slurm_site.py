@@ -47,7 +47,8 @@ class _LogTries:
 
 @dataclass(slots=True)
 class SlurmSite:
-    """What is known of the watched jobs of a site. `accounting` is why sacct's last answer was none, None if it was.
+    """What is known of the watched jobs of a site. `accounting` is why sacct's last answer was none, None if it was;
+    `accounting_malformed` how many of its records could not be read.
 
     `version` counts how often anything became known: what was made of it is good as long as it stays the same.
     """
@@ -59,6 +60,7 @@ class SlurmSite:
     links: dict[str, LinkMemory] = field(default_factory=dict)
     listing: Listing | None = None
     accounting: Failure | NoAccounting | None = None
+    accounting_malformed: int = 0
     version: int = 0
     _accounting_asked_at: float = 0.0
     _said: dict[str, str] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class SlurmSite:
         for record in records:
             by_id.setdefault(record.id.base, []).append(record)
             by_name.setdefault(record.name, set()).add(record.id.base)
-        self._say("squeue", f"squeue printed {malformed} records that could not be read" if malformed else "")
+        self._say("squeue", _unread_text("squeue", malformed))
         offsets = [record.start_offset for record in records if record.start_offset is not None]
         self._say("timezone", _zone_text(zone_error(offsets)))
         self.listing = Listing(now, by_id, by_name, malformed)
@@ -142,7 +144,7 @@ class SlurmSite:
         return done
 
     def _answered(
-        self, answer: list[AccountingRow] | Failure | NoAccounting, asked: Collection[str], now: float
+        self, answer: tuple[list[AccountingRow], int] | Failure | NoAccounting, asked: Collection[str], now: float
     ) -> bool:
         self.version += 1
         if isinstance(answer, Failure | NoAccounting):
@@ -150,13 +152,15 @@ class SlurmSite:
             self._accounting_asked_at = now
             self._say("sacct", answer.detail)
             return False
-        self.accounting = None
-        self._say("sacct", "")
-        by_job: dict[str, list[AccountingRow]] = {job: [] for job in asked}
-        for row in answer:
+        rows, malformed = answer
+        self.accounting, self.accounting_malformed = None, malformed
+        self._say("sacct", _unread_text("sacct", malformed))
+        # Of a job that an answer which is not whole leaves out, it does not say that there is none.
+        by_job: dict[str, list[AccountingRow]] = {} if malformed else {job: [] for job in asked}
+        for row in rows:
             by_job.setdefault(row.id.base, []).append(row)
-        for job, rows in by_job.items():
-            self.keep(job).account(rows, now, whole=job in asked)
+        for job, of_job in by_job.items():
+            self.keep(job).account(of_job, now, whole=job in asked)
         return True
 
     def ask_details(self, jobs: Collection[str], until: float) -> None:
@@ -242,6 +246,10 @@ class SlurmSite:
         if detail and self._said.get(what) != detail:
             _log.warning("site %s: %s", self.name, detail)
         self._said[what] = detail
+
+
+def _unread_text(program: str, malformed: int) -> str:
+    return f"{program} printed {malformed} records that could not be read" if malformed else ""
 
 
 def _zone_text(ahead: float | None) -> str:
