@@ -2,7 +2,8 @@
 
 Run as `python slurm_stand_in.py FOLDER squeue ...`. It answers with `FOLDER/squeue`, in which `¦` stands for the
 separator that the command line asked for; `squeue.code` is its exit code and `squeue.error` what it says on stderr.
-`FOLDER/sacct.jobs`, where it is there, is the answer to a question by id (`--jobs=`).
+As in SLURM, jobs in hidden partitions are left out unless squeue is asked for all: `FOLDER/squeue.seen` is the answer
+then. `FOLDER/sacct.jobs`, where it is there, is the answer to a question by id (`--jobs=`).
 Each call is noted in `FOLDER/calls`.
 """
 
@@ -20,6 +21,8 @@ def main() -> int:
     asked = " ".join(arguments)
     separator = re.search(r"@[0-9a-f]+@", asked)
     answer = Path(folder, program)
+    if program == "squeue" and "--all" not in arguments:
+        answer = Path(folder, "squeue.seen")
     if "--jobs=" in asked and Path(folder, f"{program}.jobs").exists():
         answer = Path(folder, f"{program}.jobs")
     if answer.exists():

@@ -61,3 +61,10 @@ def test_a_job_that_is_submitted_anew_while_squeue_shows_the_one_before_is_the_n
     cluster.now += 3600
     [found] = cluster.found("train")
     assert (found.submitted, found.links) == (NOON, ("1", "2"))
+
+
+def test_jobs_in_a_hidden_partition_are_seen(cluster: Cluster) -> None:
+    (cluster.folder / "squeue.seen").write_text(queued("8", "RUNNING", at(2), name="other"))
+    cluster.queue(queued("7", "RUNNING", at(1)), queued("8", "RUNNING", at(2), name="other"))
+    assert [job.name for job in cluster.found("")] == ["train", "other"]
+    assert cluster.facts("7").state is SchedulerState.RUNNING

@@ -47,7 +47,8 @@ class SlurmQueries:
         """List every job that the controller still knows, ended ones too, and count what could not be read."""
         separator = new_separator()
         fields = separator.join(QUEUE_FIELDS) + separator
-        output = self._commands.run(["squeue", "--noheader", "--states=all", f"--format={fields}"], seconds)
+        # Without `--all` the jobs in a hidden partition are left out, those of the user that asks as well.
+        output = self._commands.run(["squeue", "--all", "--noheader", "--states=all", f"--format={fields}"], seconds)
         if isinstance(output, Failure):
             return output
         failure = failed("squeue", output)
@@ -60,7 +61,7 @@ class SlurmQueries:
 
     def detail(self, job: str | None, seconds: float) -> dict[str, JobDetail] | Failure:
         """Ask scontrol for one job with all its tasks, or for all jobs; {} where it has no such job (any more)."""
-        output = self._commands.run(["scontrol", "show", "job", "-o", *([job] if job else [])], seconds)
+        output = self._commands.run(["scontrol", "--all", "show", "job", "-o", *([job] if job else [])], seconds)
         if isinstance(output, Failure):
             return output
         if output.returncode != 0 and _NO_SUCH_JOB.search(output.errors):
