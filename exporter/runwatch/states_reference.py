@@ -31,7 +31,8 @@ _IRIS_ALIVE = (
     ("`RUNNING`, every task `pending` after an earlier start", "`preempted`"),
     ("`RUNNING` without any task", _STATE_WORDS[SchedulerState.NO_TASKS]),
     ("no record, confirmed by a second question", _STATE_WORDS[SchedulerState.GONE]),
-    ("any state on a peer that is not `SYNCED`", "`unknown`"),
+    ("`PENDING` before a peer took it (`PENDING_SCHEDULING`)", "`pending`"),
+    ("any other state on a peer that is not `SYNCED`, unless it is over", "`unknown`"),
 )
 _KUBERNETES_JOB = (
     ("Job `Complete`, JobSet `Completed`; all bare pods `Succeeded`", "`succeeded`"),

@@ -76,7 +76,11 @@ def task(index: int, *attempts: AttemptRecord) -> TaskRecord:
         (record(cluster="west", peer_status="PEER_STATUS_SYNCED"), SchedulerState.RUNNING),
         (record(cluster="west", peer_status="PEER_STATUS_ASSIGNED"), SchedulerState.UNKNOWN),
         (record(cluster="west"), SchedulerState.UNKNOWN),
-        (record("FAILED", cluster="west", peer_status="PEER_STATUS_REJECTED"), SchedulerState.UNKNOWN),
+        # A peer that has a job of that id refuses another: the controller ends its own record of it.
+        (record("KILLED", cluster="west", peer_status="PEER_STATUS_REJECTED"), SchedulerState.KILLED),
+        (record("PENDING", cluster="west", peer_status="PEER_STATUS_PENDING_SCHEDULING"), SchedulerState.PENDING),
+        (record("KILLED", cluster="west", peer_status="PEER_STATUS_PENDING_SCHEDULING"), SchedulerState.KILLED),
+        (record("PENDING", cluster="west", peer_status="PEER_STATUS_ASSIGNED"), SchedulerState.UNKNOWN),
     ],
 )
 def test_the_table_of_states(job: JobRecord, state: SchedulerState) -> None:
@@ -108,6 +112,8 @@ CAPACITY = (
         ("Pending scheduler feedback", ("ImagePullBackOff: back-off pulling image",), "image"),
         ("", ("SchedulingGated: Kueue has not admitted the workload",), "queue"),
         ("", ("ContainerCreating",), "setup"),
+        ("Awaiting acceptance by peer west", (), "queue"),
+        ("Queued for peer west to report free capacity", (), "capacity"),
         ("", (), "unknown"),
         ("words that nobody knows", (), "unknown"),
     ],
@@ -147,6 +153,8 @@ def test_a_running_job_waits_only_while_its_tasks_are_set_up() -> None:
         (record("WORKER_FAILED"), tried(0, "KILLED", 110, 120), AttemptEnd.PREEMPTED, None),
         (record(tasks={"pending": 1}), tried(0, "KILLED", 110, 120, "drained"), AttemptEnd.PREEMPTED, None),
         (record(), tried(0, "MISSING", 110, 120), AttemptEnd.UNKNOWN, None),
+        (record(), tried(0, "SOMETHING_NEW", 110, 120), AttemptEnd.UNKNOWN, None),
+        (record(), tried(0, "SOMETHING_NEW", 110), AttemptEnd.RUNNING, None),
     ],
 )
 def test_how_an_attempt_ended(job: JobRecord, last: AttemptRecord, end: AttemptEnd, code: int | None) -> None:
@@ -166,6 +174,19 @@ def test_an_end_that_was_not_recorded_has_a_stand_in() -> None:
     assert (over.ended, "job's end" in over.detail) == (170, True)
     [nothing] = attempts_of(record(), [task(0, lost)])
     assert (nothing.ended, nothing.end) == (None, AttemptEnd.PREEMPTED)
+
+
+def test_a_state_that_a_newer_iris_brought_ends_no_attempt() -> None:
+    """Of a job that runs: as an end it would be an interruption, for as long as the state lasts."""
+    digest = SchedulerDigest(60)
+    for now, state in ((5000.0, "RUNNING"), (5060.0, "SOMETHING_NEW"), (5120.0, "SOMETHING_NEW"), (5180.0, "RUNNING")):
+        known = KnownTasks((task(0, tried(0, state, 110)),), whole=True)
+        digest.add(job_facts(Selection(record(tasks={"running": 1})), lambda _: known, now=now), now)  # noqa: B023
+        view = digest.view(now)
+        assert view is not None
+        assert interruptions(view) == ()
+    [lost, _] = attempts_of(record(), [task(0, tried(0, "SOMETHING_NEW", 110), tried(1, "RUNNING", 150))])
+    assert (lost.ended, lost.end) == (150, AttemptEnd.UNKNOWN)
 
 
 def test_a_gang_one_of_whose_ends_was_not_recorded_is_interrupted_once() -> None:

@@ -181,14 +181,18 @@ def parse_log_lines(reply: Mapping[str, object]) -> list[LogLine]:
 def scheduler_state(job: JobRecord) -> tuple[SchedulerState, str]:
     """Return the state of a job and, in one line, why: the table of Iris's states.
 
-    Iris calls a job RUNNING from its first start on, also while every task waits to be placed again.
+    Iris calls a job RUNNING from its first start on, also while every task waits to be placed again. Of one that it
+    gave to a peer it knows what the peer has told, that it still has it, or that it is over: a peer refused it, or it
+    was cancelled first.
     """
-    if job.cluster not in ("", "local") and job.peer_status != "PEER_STATUS_SYNCED":
+    ended = ENDED_STATES.get(job.state)
+    if ended is None and job.cluster not in ("", "local") and job.peer_status != "PEER_STATUS_SYNCED":
         peer = job.peer_status.removeprefix("PEER_STATUS_").lower() or "unknown"
+        if job.state == "JOB_STATE_PENDING" and job.peer_status == "PEER_STATUS_PENDING_SCHEDULING":
+            return SchedulerState.PENDING, one_line(f"Iris says pending, to be handed to the peer {job.cluster}")
         return SchedulerState.UNKNOWN, one_line(
             f"runs on the peer {job.cluster}, of which this controller knows: {peer}"
         )
-    ended = ENDED_STATES.get(job.state)
     word = job.state.removeprefix("JOB_STATE_").lower().replace("_", " ")
     if ended is not None:
         return ended, one_line(f"Iris says {word}: {job.error}" if job.error else f"Iris says {word}")

@@ -23,6 +23,8 @@ ATTEMPT_ENDS: Mapping[str, AttemptEnd] = {
 }
 """Iris's states of an attempt. KILLED and COSCHED_FAILED depend on what happened around them."""
 
+_ENDS_BY_OTHERS = frozenset({"TASK_STATE_KILLED", "TASK_STATE_COSCHED_FAILED"})
+
 _EVICTIONS = ("evictedduetopreempted", "terminationtarget", "workloadevicted", "disruptiontarget")
 """Kueue's and Kubernetes' words for a pod that was taken away, which Iris may record as a plain failure."""
 
@@ -102,8 +104,11 @@ def attempt_key(job: JobRecord, task_id: str, number: int) -> str:
 
 
 def is_ended(record: AttemptRecord) -> bool:
-    """Whether Iris calls an attempt terminal."""
-    return ATTEMPT_ENDS.get(record.state) is not AttemptEnd.RUNNING
+    """Whether Iris calls an attempt terminal. One in a state that a newer Iris brought is so once it has an end."""
+    if record.state in _ENDS_BY_OTHERS:
+        return True
+    end = ATTEMPT_ENDS.get(record.state)
+    return record.finished is not None if end is None else end is not AttemptEnd.RUNNING
 
 
 def exit_code_of(tasks: Iterable[TaskRecord], *, succeeded: bool) -> int | None:
@@ -138,6 +143,8 @@ def _attempt(
     seen_ended: Mapping[str, float],
 ) -> Attempt | None:
     end = ATTEMPT_ENDS.get(record.state, AttemptEnd.UNKNOWN)
+    if not is_ended(record) and follower is None:
+        end = AttemptEnd.RUNNING
     if end is AttemptEnd.FAILED and _evicted(record):
         end = AttemptEnd.PREEMPTED
     # Iris stamps the start when the container is set up, so only a plain exit proves that one without a stamp ran.
