@@ -85,6 +85,66 @@ def test_one_digit_less_is_not_taken_for_a_step_back() -> None:
     assert [row.step for row in rows] == [9984, 9994, 10049]  # 9985, 9995 (10.0k after 9.99k) and 10050 are done
 
 
+def marin(text: str) -> str:
+    return f"I20261129 17:45:53 123 {text}\n"
+
+
+def test_four_processes_in_one_file_are_one_start_of_one_run() -> None:
+    """Each prints a line a minute by its own clock, which began 0, 3, 7 and 11 s late; a step takes 8 s."""
+    late = (0, 3, 7, 11)
+    lines = [(seconds, "Progress on:train -/9000 rate:- remaining:? elapsed:00:00 postfix:-") for seconds in late]
+    for seconds in late:
+        for minute in range(1, 120):
+            now, own = seconds + 62 * minute, 62 * minute
+            line = progress(printed(now // 8), "9.00kit", f"{own // 3600}:{own // 60 % 60:02}:{own % 60:02}")
+            lines.append((now, line.split(" ", 3)[3].strip()))
+    lines.sort()
+    parser = TrainerLogParser()
+    rows = parser.feed(fragments_of("".join(marin(line) for _, line in lines)))
+    assert {row.attempt for row in rows} == {0}
+    assert [row.step for row in rows] == sorted(row.step for row in rows)
+    assert rows[-1].step == (11 + 62 * 119) // 8 - 1
+    # The second start of the four: their lines without a count come first.
+    again = [(line if " -/" in line else line.replace("loss=3.14", "loss=2.5")) for _, line in lines[:40]]
+    rows = parser.feed(fragments_of("".join(marin(line) for line in again)))
+    assert {row.attempt for row in rows} == {1}
+    assert rows[0].step == 62 // 8 - 1
+
+
+def test_a_process_that_is_a_step_late_does_nothing_again() -> None:
+    parser = TrainerLogParser()
+    start = "Progress on:train -/9000 rate:- remaining:? elapsed:00:00 postfix:-\n"
+    counts = (("10.0it", "01:20"), ("9.00it", "01:19"), ("18.0it", "02:24"), ("17.0it", "02:20"))
+    rows = parser.feed(fragments_of(start + "".join(progress(count, "9.00kit", clock) for count, clock in counts)))
+    assert [(row.step, row.attempt) for row in rows] == [(9, 0), (17, 0)]
+
+
+def test_where_the_line_of_a_start_is_lost_its_clock_tells_of_it() -> None:
+    parser = TrainerLogParser()
+    counts = (("326it", "09:13"), ("333it", "10:14"), ("301it", "01:02"))
+    rows = parser.feed(fragments_of("".join(progress(count, "600it", clock) for count, clock in counts)))
+    assert [(row.step, row.attempt) for row in rows] == [(325, 0), (332, 0), (300, 1)]
+
+
+def test_payloads_count_once_whichever_process_wrote_them_and_again_after_a_resumption() -> None:
+    def payload(process: int, step: int, values: str) -> str:
+        prefix = f"2026-11-29T17:45:53 - {process} - levanter.json_logger - json_logger.py:60 - INFO :: "
+        return prefix + f'{{"tracker": "json_logger", "event": "log", "step": {step}, "metrics": {{{values}}}}}\n'
+
+    def unnamed(text: str) -> str:
+        return marin(text.partition(" :: ")[2].rstrip("\n"))
+
+    loss, speed = '"train/loss": 3.5', '"throughput/duration": 2.5'
+    named = payload(0, 7, loss) + payload(1, 7, loss) + payload(0, 7, speed) + payload(1, 7, '"throughput/duration": 9')
+    rows = TrainerLogParser().feed(fragments_of(named))
+    assert [dict(row.values) for row in rows] == [{"train/loss": 3.5}, {"throughput/duration": 2.5}]
+    resumes = marin("Resuming training from step 6")
+    rows = TrainerLogParser().feed(
+        fragments_of(2 * unnamed(payload(0, 7, loss)) + resumes + unnamed(payload(0, 7, loss)))
+    )
+    assert [(row.step, row.attempt) for row in rows] == [(7, 0), (7, 1)]
+
+
 def test_payloads_of_the_json_tracker_are_preferred() -> None:
     parser = TrainerLogParser()
     rows = parser.feed(

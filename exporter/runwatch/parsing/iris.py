@@ -17,6 +17,7 @@ KILLED_BY_USER = "Terminated by user"
 """What Iris writes as the error of a job, task and attempt that a person ended; a cascade has other words."""
 
 _DETAIL_LENGTH = 200
+_LONGEST_RANK = 6
 
 ENDED_STATES: Mapping[str, SchedulerState] = {
     "JOB_STATE_SUCCEEDED": SchedulerState.SUCCEEDED,
@@ -131,6 +132,12 @@ class LogLine:
     text: str
     attempt: int | None
     task: str
+
+    @property
+    def rank(self) -> int | None:
+        """The number of its task within its job, with which the task's id ends."""
+        number = self.task.rpartition("/")[2]
+        return int(number) if number.isascii() and number.isdigit() and len(number) <= _LONGEST_RANK else None
 
 
 def valid_job_id(text: str) -> bool:

@@ -13,6 +13,11 @@ pace of the last figures leads to: the least of them would make a median of dura
 as many steps as a figure stands for. The total is whole in the first line of each start only, and a shortened one is
 none.
 
+Every process of a gang prints all of these lines, each with a clock of its own. Those of the first count, but where no
+prefix tells whose a line is (a step of `srun` writes all into one file) they stand among one another. So only the line
+without a count, which each start begins with, or a clock that is far behind tells of another start; a count below the
+highest of its start is another process's, a step late; and of payloads that are the same to the letter one counts.
+
 With `tracker: json_logger` each payload is a line of JSON (`levanter.tracker.json_logger`), with its step and in full
 precision; once one was seen the progress lines give no more rows.
 """
@@ -38,9 +43,14 @@ _LINE = re.compile(
 )
 _LOSS = re.compile(r"(?:^|, )loss=([^,\s]{1,40})")
 _JSON = '{"tracker": "'
+_PROCESS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d - (\d{1,6}) - ", re.ASCII)
+"""Levanter's own logging names the process behind the time."""
 _RESUMES = re.compile(r"Resuming training from step (\d{1,15})", re.ASCII)
 _FINISHED = re.compile(r"Training already complete at step (\d{1,15}) \(target: (\d{1,15})\)\. .{0,200}", re.ASCII)
 _PACE_FIGURES = 20
+_APART_SECONDS = 60.0
+"""How far the clocks of a gang's processes may be apart: a line comes once a minute, none before all of them began."""
+_PAYLOADS_KEPT = 64
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -61,12 +71,16 @@ class LevanterLogParser:
         self._figures: deque[tuple[float, int]] = deque(maxlen=_PACE_FIGURES + 1)
         self._counted: tuple[float, int] | None = None
         self._has_json = False
+        self._payloads: deque[str] = deque(maxlen=_PAYLOADS_KEPT)
 
     def feed(self, fragment: LogFragment) -> LogRow | None:
         """Take the next fragment, and return the row that is complete with it."""
         if fragment.rank is not None and fragment.rank != 0:
             return None
         text = fragment.text
+        process = _PROCESS.match(text)
+        if process is not None and int(process[1]) != 0:
+            return None
         if (message := _message(text, _PROGRESS)) is not None:
             return self._take_progress(message, fragment.time)
         if (message := _message(text, _JSON)) is not None:
@@ -94,15 +108,15 @@ class LevanterLogParser:
             self.unparsed += 1
             return None
         self.recognised = True
-        if self._elapsed is not None and elapsed < self._elapsed:
+        if self._begins_again(elapsed, has_count=found[1] is not None):
             self._begin_attempt()
-        self._elapsed = elapsed
+        self._elapsed = max(elapsed, self._elapsed or 0.0)
         total = int(found[5]) if found[5] is not None else _exact(found[3] or "", found[4] or "")
         self.total_steps = total or self.total_steps
         if found[1] is None:
             return None
         step = self._step(found[1], found[2], elapsed)
-        if step is None:
+        if step is None or step < self._newest_step():
             return None
         self.position = LogRow(step, {}, time, elapsed, self.attempt)
         values: dict[str, float] = {}
@@ -114,6 +128,18 @@ class LevanterLogParser:
         if self.total_steps is not None:
             values["run_progress"] = step / self.total_steps
         return LogRow(step, values, time, elapsed, self.attempt)
+
+    def _begins_again(self, elapsed: float, *, has_count: bool) -> bool:
+        if self._elapsed is None:
+            return False
+        if not has_count:
+            return self._shortened is not None or self._newest_step() >= 0
+        return elapsed < self._elapsed - _APART_SECONDS
+
+    def _newest_step(self) -> int:
+        """Return the newest step of the present start, -1 before its first."""
+        position = self.position
+        return position.step if position is not None and position.attempt == self.attempt else -1
 
     def _step(self, count: str, unit: str, elapsed: float) -> int | None:
         """Return the step counted from 0, None where the printed count does not tell it."""
@@ -145,6 +171,9 @@ class LevanterLogParser:
         return done
 
     def _take_json(self, message: str, time: float | None) -> LogRow | None:
+        if message in self._payloads:
+            return None
+        self._payloads.append(message)
         try:
             record = parse_json_line(message.encode("utf-8", errors="replace"))
             if record.get("tracker") != "json_logger":
@@ -172,6 +201,7 @@ class LevanterLogParser:
         self._elapsed, self._shortened, self.completed = None, None, False
         self._counted = None
         self._figures.clear()
+        self._payloads.clear()
 
 
 def _message(text: str, start: str) -> str | None:

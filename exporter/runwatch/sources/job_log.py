@@ -14,7 +14,7 @@ from runwatch.parsing.harbor_console import HarborConsole
 from runwatch.parsing.log_lines import LogSplitter
 from runwatch.parsing.log_records import LogFragment, LogRow
 from runwatch.sources.log_files import LogFile
-from runwatch.sources.log_follower import LogNews, LogPage, PageStart
+from runwatch.sources.log_follower import LogNews, LogPage, LogPortion, PageStart
 from runwatch.sources.log_parsers import NOTHING_TOLD, FailureParser, LogParsers, Told, TrainerParser, told_by
 from runwatch.sources.log_times import AttemptClocks, is_another_start
 
@@ -114,12 +114,13 @@ class JobLog:
             self._skip(link)
         link.file = page.file
         link.splitter.written_at(page.file.modified)
-        for data, written in page.timed or ((page.data, None),):
-            link.written = written
-            for fragment in link.splitter.feed(data):
-                self._take_fragment(link, fragment)
-            if written is not None:
-                link.clocks.note_stamp(written)
+        for portion in page.portions or (LogPortion(page.data),):
+            link.written = portion.time
+            for fragment in link.splitter.feed(portion.data):
+                own = fragment if fragment.rank is not None else replace(fragment, rank=portion.rank)
+                self._take_fragment(link, own)
+            if portion.time is not None:
+                link.clocks.note_stamp(portion.time)
         self._touch(link)
 
     def _touch(self, link: _Link) -> None:
@@ -215,7 +216,8 @@ class JobLog:
             self._attempts = max(self._attempts, attempt + 1)
             if row.elapsed is not None:
                 link.clocks.note_elapsed(attempt, row.elapsed)
-            self._batch.append(_Untimed(link, row, attempt))
+            is_undated = row.time is None and row.elapsed is None
+            self._batch.append(_Untimed(link, replace(row, time=link.written) if is_undated else row, attempt))
 
     def _give(self, untimed: _Untimed) -> None:
         row, link = untimed.row, untimed.link

@@ -40,16 +40,22 @@ class PageStart(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LogPage:
-    """Bytes of one file.
+class LogPortion:
+    """Some of a page's bytes; when (Unix seconds) and by which process they were written, where something tells."""
 
-    `timed` are the same bytes in portions, each with when it was written (Unix seconds), where something tells that.
-    """
+    data: bytes
+    time: float | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Bytes of one file. `portions` are the same bytes line by line, where something tells more of each line."""
 
     file: LogFile
     data: bytes
     start: PageStart
-    timed: tuple[tuple[bytes, float | None], ...] = ()
+    portions: tuple[LogPortion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

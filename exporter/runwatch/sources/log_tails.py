@@ -8,17 +8,18 @@ from dataclasses import dataclass
 
 from runwatch.facts import Failure, FailureReason
 from runwatch.sources.log_files import LogFile
-from runwatch.sources.log_follower import LogNews, LogPage, PageStart
+from runwatch.sources.log_follower import LogNews, LogPage, LogPortion, PageStart
 
 TAIL_LINES = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class TailLine:
-    """A line, and when it was written where the interface tells that (Unix seconds)."""
+    """A line; when it was written (Unix seconds) and which process of the gang wrote it, where the interface tells."""
 
     text: str
     time: float | None = None
+    rank: int | None = None
 
 
 FetchTail = Callable[[int], Sequence[str | TailLine] | Failure]
@@ -73,10 +74,12 @@ class TailFollower:
         return self._page(lines, PageStart.SKIPS if before else PageStart.CONTINUES)
 
     def _page(self, lines: Sequence[TailLine], start: PageStart) -> LogNews:
-        portions = tuple((f"{line.text}\n".encode("utf-8", "replace"), line.time) for line in lines)
+        portions = tuple(
+            LogPortion(f"{line.text}\n".encode("utf-8", "replace"), line.time, line.rank) for line in lines
+        )
         if start is PageStart.SKIPS:
-            portions = ((b"\n", None), *portions)  # it begins at a line, which is none to drop
-        data = b"".join(text for text, _ in portions)
+            portions = (LogPortion(b"\n"), *portions)  # it begins at a line, which is none to drop
+        data = b"".join(portion.data for portion in portions)
         self._size += len(data)
         times = [line.time for line in lines if line.time is not None]
         if lines:
@@ -85,7 +88,7 @@ class TailFollower:
             self._changed = max(times) if times else self._clock()
         changed = self._clock() if self._changed is None else self._changed
         file = LogFile(self._name, (0, self._generation), self._size, changed, self._changed_is_known)
-        page = LogPage(file, data, start, portions if times else ())
+        page = LogPage(file, data, start, portions)
         pages = (page,) if lines or start is PageStart.BEGINS else ()
         return LogNews(pages, (file,))
 

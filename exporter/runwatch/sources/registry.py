@@ -246,6 +246,7 @@ class SourceSet:
         """Fetch the newest lines through the job's scheduler, where that has a call for it.
 
         Iris tells when each was written: at the first look nothing else does for lines without a stamp of their own.
+        It gives those of all tasks, of which the first one's tell the steps.
         """
         made = self._made.get(f"scheduler {job.site}")
         tail = getattr(made.binding.source, "log_tail", None) if made is not None else None
@@ -254,7 +255,7 @@ class SourceSet:
         answer = tail(job.scheduler_job, lines)
         if isinstance(answer, Failure):
             return answer
-        return [line if isinstance(line, str) else TailLine(line.text, line.time) for line in answer]
+        return [line if isinstance(line, str) else TailLine(line.text, line.time, line.rank) for line in answer]
 
     def _counter(self, kind: SourceKind) -> Callable[[str], None]:
         return lambda site: self._telemetry.count_request(kind, site)
