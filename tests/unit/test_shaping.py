@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runwatch.derive.history_digest import HistoryDigest
 from runwatch.derive.shaping import rollouts_per_step, shaping
+from runwatch.parsing.history_rows import parse_row
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,31 @@ def test_one_fraction_among_the_last_five_is_enough_and_older_ones_do_not_count(
     assert shaping([1.0, math.nan, whole], 512) == "off"
     assert shaping([1.0, 0.0, 0.5], 512) == ""
     assert shaping([], 512) == ""
+
+
+def test_a_step_of_which_stale_groups_were_dropped_counts_with_the_rollouts_that_were_left() -> None:
+    """64 prompts of 8 rollouts, and of one step 61 groups were kept: 0 or 1 for each of 488 is whole over 488 alone."""
+    reward = 300 / 488  # 314.75 of 512
+    assert shaping([0.619140625, reward], 512, [None, 488.0]) == "off"
+    assert shaping([0.619140625, reward], 512, [None, None]) == "on"
+    assert shaping([0.619140625, 300.25 / 488], 512, [None, 488.0]) == "on"
+    assert shaping([reward], None, [488.0]) == "off"
+    assert shaping([reward], 512, [0.0]) == ""
+
+
+def test_an_unshaped_run_of_the_async_trainer_is_off() -> None:
+    kept = {1: 512, 2: 488, 3: 504}
+    passed = {1: 317, 2: 300, 3: 311}
+    rows = [
+        {"_step": step, "reward/avg_raw_reward": passed[step] / kept[step], "async/effective_batch_samples": kept[step]}
+        for step in kept
+    ]
+    digest = HistoryDigest(is_rl=True)
+    digest.add(parse_row(row) for row in rows)
+    told = digest.summary().rl
+    assert told is not None
+    assert told.recent_rollouts == (512, 488, 504)
+    assert shaping(told.recent_rewards, 512, told.recent_rollouts) == "off"
 
 
 def test_single_precision_of_many_rollouts_is_not_taken_for_shaping() -> None:

@@ -351,7 +351,8 @@ def _shaping(history: HistoryView, job: Job) -> str:
     if history.summary.rl is None:
         return ""
     rollouts = rollouts_per_step(history.run.config, job.config.rollouts_per_step)
-    return shaping(history.summary.rl.recent_rewards, rollouts)
+    rl = history.summary.rl
+    return shaping(rl.recent_rewards, rollouts, rl.recent_rollouts)
 
 
 def _measure_state(measured: Measurements, state: JobState) -> None:

@@ -21,6 +21,7 @@ from runwatch.derive.rl_keys import (
     LOG_RATIO_MAX_KEYS,
     LOG_RATIO_MEAN_KEYS,
     REWARD_KEYS,
+    ROLLOUTS_KEYS,
     STEP_DEFINING_KEYS,
     TIMING_PREFIX,
     MeasuredStep,
@@ -58,7 +59,7 @@ class RLSummary:
     `collapse_step` is the newest step at which history alone shows that the collapse rule held, `one_signal_short` are
     those, ascending, at which a low pass ratio would have made it hold. `timings` holds the newest value of each part,
     `timing_parts_left_out` how many parts were over the limit. `recent_rewards` are the last five steps' finite
-    rewards, oldest first.
+    rewards, oldest first, `recent_rollouts` over how many rollouts each is the mean, None where it was not logged.
     """
 
     step: int | None = None
@@ -72,6 +73,7 @@ class RLSummary:
     learning_rate: LoggedValue | None = None
     eval_score: LoggedValue | None = None
     recent_rewards: tuple[float, ...] = ()
+    recent_rollouts: tuple[float | None, ...] = ()
 
 
 def completed_by(told: RLSummary, before: RLSummary) -> RLSummary:
@@ -118,6 +120,11 @@ class _Series:
     def before_latest(self) -> list[float]:
         return self._values[-1 - RL_WINDOW : -1]
 
+    def beside(self, other: _Series, count: int) -> tuple[float | None, ...]:
+        """Return its value at each of the last steps of another series, None where it has none there."""
+        own = dict(zip(self._steps, self._values, strict=True))
+        return tuple(own.get(step) for step in other._steps[-count:])
+
     def last(self, count: int) -> tuple[float, ...]:
         return tuple(self._values[-count:])
 
@@ -143,7 +150,11 @@ class RLDigest:
         self._log_ratio_mean = _Series(LOG_RATIO_MEAN_KEYS)
         self._log_ratio_max = _Series(LOG_RATIO_MAX_KEYS)
         self._reward = _Series(REWARD_KEYS)
-        self._series = (self._grad_norm, self._entropy, self._log_ratio_mean, self._log_ratio_max, self._reward)
+        self._rollouts = _Series(ROLLOUTS_KEYS)
+        self._series = (
+            *(self._grad_norm, self._entropy, self._log_ratio_mean, self._log_ratio_max),
+            *(self._reward, self._rollouts),
+        )
         self._timings: dict[str, LoggedValue] = {}
         self._timing_parts_left_out: set[str] = set()
         self._begins_attempt = False
@@ -191,6 +202,7 @@ class RLDigest:
             learning_rate=self._learning_rate,
             eval_score=self._eval_score,
             recent_rewards=self._reward.last(RECENT_REWARDS),
+            recent_rollouts=self._rollouts.beside(self._reward, RECENT_REWARDS),
         )
 
     def _add_timing(self, key: str, value: float, step: int) -> None:

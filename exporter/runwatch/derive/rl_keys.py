@@ -25,6 +25,9 @@ LOG_RATIO_MEAN_KEYS = ("policy/log_ratio_abs_mean", "log_ratio_abs_mean")
 LOG_RATIO_P99_KEYS = ("policy/log_ratio_abs_p99", "log_ratio_abs_p99")
 LOG_RATIO_MAX_KEYS = ("policy/log_ratio_abs_max", "log_ratio_abs_max")
 
+ROLLOUTS_KEYS = ("async/effective_batch_samples",)
+"""Over how many rollouts the reward of this step is the mean: the fork drops stale groups, so not as many each step."""
+
 STEP_DEFINING_KEYS = (
     *REWARD_KEYS,
     *POLICY_LOSS_KEYS,
@@ -118,7 +121,9 @@ NONFINITE_KEYS = {
 
 _LOG_RATIO_DIAGNOSTIC_KEYS = frozenset(key for value in _LOG_RATIO_DIAGNOSTICS for key in value.keys)
 
-_STEP_KEYS = frozenset(key for value in STEP_VALUES for key in value.keys) | frozenset(DIAGNOSTICS_FAILED_KEYS)
+_STEP_KEYS = frozenset(key for value in STEP_VALUES for key in value.keys) | frozenset(
+    (*DIAGNOSTICS_FAILED_KEYS, *ROLLOUTS_KEYS)
+)
 
 
 def pass_at_n(key: str) -> str | None:

@@ -15,7 +15,9 @@ ABSOLUTE_NOISE = Decimal("1e-4")
 _HALF = Decimal("0.5")
 
 
-def shaping(rewards: Sequence[float], rollouts_per_step: int | None) -> str:
+def shaping(
+    rewards: Sequence[float], rollouts_per_step: int | None, logged: Sequence[float | None] | None = None
+) -> str:
     """Tell `on`, `off` or, when it cannot be known, the empty string, from the last five steps' mean rewards.
 
     A reward is trusted to half a unit of its last printed decimal (logs print four decimals, histories all of them).
@@ -23,16 +25,19 @@ def shaping(rewards: Sequence[float], rollouts_per_step: int | None) -> str:
 
     Args:
         rewards: Mean reward a rollout of each step, oldest first; only the last five are looked at.
-        rollouts_per_step: Number of rollouts that the mean is over.
+        rollouts_per_step: Number of rollouts that the mean is over, where a step does not log its own.
+        logged: Number of rollouts that each mean is over, as logged beside it, None where it was not.
     """
-    if rollouts_per_step is None or rollouts_per_step <= 0:
-        return ""
-    verdicts = [
-        verdict for reward in rewards[-SHAPING_STEPS:] if (verdict := _is_shaped(reward, rollouts_per_step)) is not None
-    ]
+    own = logged if logged is not None else [None] * len(rewards)
+    numbers = [rollouts_per_step if number is None else number for number in own]
+    verdicts = {
+        _is_shaped(reward, int(rollouts))
+        for reward, rollouts in list(zip(rewards, numbers, strict=True))[-SHAPING_STEPS:]
+        if rollouts is not None and rollouts > 0
+    } - {None}
     if not verdicts:
         return ""
-    return "on" if any(verdicts) else "off"
+    return "on" if True in verdicts else "off"
 
 
 def _is_shaped(reward: float, rollouts: int) -> bool | None:
