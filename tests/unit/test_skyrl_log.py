@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from runwatch.parsing.log_records import LogRow
 from runwatch.parsing.trainer_log import TrainerLogParser
 from tests.unit.log_fragments import capture, fragments_of
@@ -130,6 +132,36 @@ def test_what_stands_before_the_first_bar_that_is_seen_has_no_step() -> None:
 def test_a_step_whose_bar_was_lost_does_not_take_the_next_ones_number() -> None:
     _, rows = parsed(bar(14, 80, "00:10") + step_lines(0.5) + step_lines(0.25) + bar(16, 80, "1:00:10"))
     assert [(row.step, row.values["policy/policy_loss"]) for row in rows] == [(16, 0.25)]
+
+
+@pytest.mark.parametrize(("kept", "rollouts"), [("488", 488.0), ("N/A", None)])
+def test_the_forks_line_of_rewards_says_how_many_rollouts_were_kept(kept: str, rollouts: float | None) -> None:
+    """`trainer.py` of marin-community/MarinSkyRL since March 2026; the sync trainer drops none and says N/A."""
+    reward = f"reward/avg_pass_at_8: 0.75, reward/avg_raw_reward: 0.6147540983606558 (effective_batch={kept} samples)"
+    status = "{'final_loss': 0.5, 'policy_loss': 0.25, 'ppo_clip_ratio': 0.0, 'raw_grad_norm': 0.125}"
+    text = bar(0, 80, "00:00") + said("Step 1: effective_batch=488 samples (61/64 groups), discard_rate=4.7%")
+    parser, rows = parsed(text + said(reward) + said(status) + bar(1, 80, "30:00"))
+    assert parser.unparsed == 0
+    [row] = rows
+    assert row.step == 1
+    assert row.values["reward/avg_raw_reward"] == 0.6147540983606558
+    assert row.values["reward/avg_pass_at_8"] == 0.75
+    assert row.values.get("async/effective_batch_samples") == rollouts
+    assert row.values["policy/raw_grad_norm"] == 0.125
+
+
+def test_the_forks_lines_beside_its_own_count_as_read() -> None:
+    mirror = 'WANDB_MIRROR kind=train step=1 metrics={"policy/policy_loss": 0.25, "reward/avg_raw_reward": 0.5}'
+    line = "reward/avg_pass_at_8: 0.75, reward/avg_raw_reward: 0.5 (effective_batch=512 samples)"
+    parser, rows = parsed(2 * (said(line) + said(mirror)))
+    assert parser.unparsed == 0
+    assert [row.step for row in rows] == [1, 1]
+
+
+def test_a_link_that_finds_nothing_left_to_do_is_completed() -> None:
+    loaded = said("Successfully loaded complete checkpoint state from global_step_80")
+    parser, rows = parsed(loaded + said("Training already complete on resume — exiting cleanly."))
+    assert (parser.format, parser.completed, rows) == ("skyrl", True, [])
 
 
 def test_the_bar_counts_further_than_the_steps_with_dynamic_sampling() -> None:

@@ -29,7 +29,9 @@ _TIMER = re.compile(r"Finished: '([\w/]{1,80})', time cost: (\d{1,12}(?:\.\d{1,1
 _TOTAL = re.compile(r"Total training steps: ([\d,]{1,20})", re.ASCII)
 _SAVED = re.compile(r"Successfully saved checkpoint for global_step_(\d{1,15}) to: .{0,2000}", re.ASCII)
 _LOADED = re.compile(r"Successfully loaded complete checkpoint state from global_step_(\d{1,15})\b.{0,2000}", re.ASCII)
-_COMPLETED = frozenset({"Training done!"})
+_COMPLETED = frozenset({"Training done!", "Training already complete on resume — exiting cleanly."})
+_ROLLOUTS = re.compile(r" \(effective_batch=(\d{1,9}|N/A) samples\)\Z", re.ASCII)
+"""The fork says behind the rewards over how many rollouts they are the mean, where its trainer drops some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,10 @@ def _read_status(message: str) -> SkyrlLine | None:
 
 def _read_rewards(message: str) -> SkyrlLine:
     values: dict[str, float] = {}
+    if (rollouts := _ROLLOUTS.search(message)) is not None:
+        message = message[: rollouts.start()]
+        if rollouts[1] != "N/A":
+            values["async/effective_batch_samples"] = float(rollouts[1])
     for pair in message.split(", "):
         key, colon, value = pair.partition(": ")
         number = log_number(value)

@@ -70,6 +70,7 @@ class SkyrlLogParser:
         self._skipped_bar: ProgressBar | None = None
         self._bar_ahead = 0
         self._saved_step: int | None = None
+        self._loaded = False
         self._has_own_steps = False
         self._log_has_own_steps = False
         self._mirrored = False
@@ -126,10 +127,12 @@ class SkyrlLogParser:
                 return self._take_saved(line.step, fragment.time)
             case Loaded():
                 self._begin_attempt()
+                self._loaded = True
             case Total():
                 self.total_steps = line.steps
             case Completed():
                 self.completed = True
+                self.recognised = self.recognised or self._loaded  # with nothing left to do no bar is drawn
             case Unreadable():
                 self.unparsed += 1
         return None
