@@ -114,6 +114,31 @@ def test_what_a_trainer_logs_beside_an_evaluation_makes_it_no_step(beside: dict[
     assert (final.step, final.steps.latest_time) == (5, 100.0)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"val-core/gsm8k/reward/mean@1": 0.25, "val-aux/num_turns/mean": 2.0},  # verl's val_before_train
+        {"validation/accuracy": 0.25, "timing/validation/total_validation_time": 80.0},  # NeMo-RL's val_at_start
+        {"lm_eval/averages/macro_avg_acc": 0.3},
+        {"lm loss validation": 9.0, "lm loss validation ppl": 8103.1, "lm loss test": 9.1},
+    ],
+)
+def test_an_evaluation_by_whatever_name_is_no_step(told: dict[str, float]) -> None:
+    """It is logged at step 0; the first of the 20 steps is 1."""
+    before = HistoryRow(0, 100.0, None, told)
+    assert digest_of([before]).step is None
+    summary = digest_of([before, *(row(i, 900.0 + 60 * i, loss=1.0) for i in range(1, 20))])
+    assert (summary.steps.first_step, summary.steps.first_time, summary.counts_from_zero) == (1, 960.0, False)
+
+
+def test_megatrons_names() -> None:
+    values = {"lm loss": 2.5, "grad-norm": 0.5, "learning-rate": 3e-4, "lm loss validation": 2.75}
+    summary = digest_of([HistoryRow(10, 100.0, None, values)])
+    found = (summary.loss.latest, summary.grad_norm.latest, summary.learning_rate, summary.validation_loss)
+    assert [logged.value for logged in found if logged is not None] == [2.5, 0.5, 3e-4, 2.75]
+    assert summary.step == 10
+
+
 def test_keys_logged_at_different_cadences_are_all_seen() -> None:
     rows = [
         row(i, 8.0 * i, **({"train__loss": 3.0 - i / 10} | ({"grad__norm__total": 0.5 + i} if i % 10 == 9 else {})))

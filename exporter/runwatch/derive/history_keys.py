@@ -11,14 +11,24 @@ from collections.abc import Mapping
 LOSS_KEYS = ("train/loss", "loss", "train_loss", "training/loss", "reduced_train_loss", "lm loss")
 LOSS_NONFINITE_RANKS_KEYS = ("train/loss_nan_ranks", "loss_nan_ranks")
 GRAD_NORM_KEYS = ("grad/norm/total", "train/grad_norm", "grad_norm", "training/grad_norm", "grad-norm")
-LEARNING_RATE_KEYS = ("optim/learning_rate", "train/learning_rate", "learning_rate", "lr", "training/learning_rate")
-VALIDATION_LOSS_KEYS = ("eval/loss", "eval_loss", "val/loss", "val_loss", "validation/loss", "validation_loss")
+LEARNING_RATE_KEYS = (
+    *("optim/learning_rate", "train/learning_rate", "learning_rate", "lr", "training/learning_rate"),
+    "learning-rate",
+)
+VALIDATION_LOSS_KEYS = (
+    *("eval/loss", "eval_loss", "val/loss", "val_loss", "validation/loss", "validation_loss"),
+    "lm loss validation",
+)
 TOKENS_PER_SECOND_KEYS = ("throughput/tokens_per_second", "train/tokens_per_second", "tokens_per_second")
 RUNTIME_KEY = "_runtime"
 
 EVALUATION_PREFIXES = (
     *("eval/", "val/", "validation/", "test/", "eval_", "val_", "validation_", "test_"),
-    *("timing/eval", "vllm/eval/"),  # SkyRL logs how long an evaluation took, and what its engines did, beside it
+    *("val-core/", "val-aux/"),  # verl
+    # SkyRL and NeMo-RL log how long an evaluation took, and what its engines did, beside it
+    *("timing/eval", "timing/validation/", "vllm/eval/"),
+    "lm_eval/",  # Levanter's evaluation harness
+    *("lm loss validation", "lm loss test"),  # Megatron, also with more behind it
 )
 _COUNTERS = ("epoch", "global_step", "num_input_tokens_seen")
 _NOT_TRAINING = frozenset(prefix + name for prefix in ("", "train/", "trainer/") for name in _COUNTERS)
