@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.facts import AttemptEnd, FailureReason, SchedulerFacts, SchedulerState, TaskCounts
-from runwatch.parsing.iris import LogLine
+from runwatch.sources.log_tails import Tail, TailLine
 from tests.peers.iris_controller import IrisController, iris_python, running_iris
 from tests.peers.iris_watch import SITE, Watch, watch_iris
 
@@ -49,12 +49,13 @@ def is_running(facts: SchedulerFacts) -> bool:
     return facts.state is SchedulerState.RUNNING and facts.tasks is not None and facts.tasks.pending == 0
 
 
-def logged(watch: Watch, job: str, text: str) -> LogLine:
+def logged(watch: Watch, job: str, text: str) -> TailLine:
     """Wait until a line is in a job's log, which workers send on now and then."""
     deadline = time.monotonic() + 30
     while True:
-        lines = watch.source.log_tail(job, 20)
-        assert isinstance(lines, list)
+        tail = watch.source.log_tail(job, 20)
+        assert isinstance(tail, Tail)
+        lines = [line for line in tail.lines if isinstance(line, TailLine)]
         found = [line for line in lines if line.text == text]
         if found:
             return found[0]
@@ -85,7 +86,7 @@ def test_a_coordinator_and_its_training_child(iris: IrisController, watch: Watch
     assert abs(facts.clock_skew) < 3
 
     line = logged(watch, coordinator, "first light")
-    assert (line.task, line.attempt) == (f"{child}/0", 0)
+    assert line.rank == 0
     assert line.time is not None
     assert abs(line.time - attempt.started) < 30
 

@@ -18,6 +18,7 @@ from runwatch.facts import AttemptEnd, Failure, FailureReason, SchedulerFacts, S
 from runwatch.fleet import Job
 from runwatch.sources.kubernetes_client import KubernetesApi
 from runwatch.sources.kubernetes_scheduler import KubernetesScheduler
+from runwatch.sources.log_tails import Tail
 from runwatch.sources.protocol import Outcome
 from tests.peers.kubernetes_api import Fault, KubernetesApiServer
 from tests.peers.kubernetes_fixtures import Watch, kubernetes_server, watch
@@ -46,7 +47,8 @@ def test_the_log_is_that_of_the_first_task_s_newest_pod(watch: Watch) -> None:
     put_ranks(watch.server)
     watch.facts("train")
     asked = len(watch.server.requests)
-    assert watch.source.log_tail("train", 3) == ("train-0-new line 297", "train-0-new line 298", "train-0-new line 299")
+    newest = ["train-0-new line 297", "train-0-new line 298", "train-0-new line 299"]
+    assert watch.source.log_tail("train", 3) == Tail(newest, is_whole=False)
     # The poll's listing is shared: the log itself is the only request.
     (request,) = watch.server.requests[asked:]
     assert request.path == "/api/v1/namespaces/runs/pods/train-0-new/log"
@@ -58,9 +60,18 @@ def test_a_log_of_long_lines_keeps_the_newest(watch: Watch) -> None:
     put_ranks(watch.server)
     watch.server.logs[("runs", "train-0-new", False)] = [f"{number} " + "x" * 50_000 for number in range(100)]
     found = watch.source.log_tail("train", 100)
-    assert isinstance(found, tuple)
+    assert isinstance(found, Tail)
     # 100 and 25 lines of 50 kB are over 1 MiB; of 6 lines the last is the log's last.
-    assert [line.split()[0] for line in found] == ["94", "95", "96", "97", "98", "99"]
+    assert [str(line).split()[0] for line in found.lines] == ["94", "95", "96", "97", "98", "99"]
+    # More than 6 were asked for, and yet it is not the whole log.
+    assert not found.is_whole
+
+
+def test_a_bar_is_each_of_its_drawings_with_the_prefix_of_its_line(watch: Watch) -> None:
+    put_ranks(watch.server)
+    ray = "\x1b[36m(skyrl_entrypoint pid=7)\x1b[0m "
+    watch.server.logs[("runs", "train-0-new", False)] = [f"{ray}\r 1/4 \r 2/4 ", "done\r", "\r", "end"]
+    assert watch.source.log_tail("train", 10) == Tail([f"{ray} 1/4 ", f"{ray} 2/4 ", "done", "end"], is_whole=True)
 
 
 def test_while_a_container_waits_for_its_restart_the_log_is_the_one_before(watch: Watch) -> None:
@@ -68,7 +79,7 @@ def test_while_a_container_waits_for_its_restart_the_log_is_the_one_before(watch
     crash = pod("train-a", whole, "Running", waiting("CrashLoopBackOff"), last=terminated(1, 50, 1))
     watch.server.put("pods", crash)
     watch.server.logs[("runs", "train-a", True)] = ["Traceback", "ValueError: \udce9".encode(errors="replace").decode()]
-    assert watch.source.log_tail("job/train", 10) == ("Traceback", "ValueError: ?")
+    assert watch.source.log_tail("job/train", 10) == Tail(["Traceback", "ValueError: ?"], is_whole=True)
 
 
 def test_logs_that_are_not_there_are_no_trouble_of_the_source(watch: Watch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,17 @@ from runwatch.parsing.trainer_log import TrainerLogParser
 from runwatch.sources.file_roots import FileRoots
 from runwatch.sources.log_files import LocalLogFiles, LogFile
 from runwatch.sources.log_history import LogHistoryReader
-from runwatch.sources.log_watch import LogTail, LogWatch
+from runwatch.sources.log_tails import Tail, TailLine
+from runwatch.sources.log_watch import LogWatch
+
+Lines = Sequence[str | TailLine]
+
+
+def newest(answer: Lines | Tail | Failure | None, lines: int) -> Tail | Failure | None:
+    """The answer as an interface gives it that was asked for so many lines of a log that has these."""
+    if answer is None or isinstance(answer, Failure | Tail):
+        return answer
+    return Tail(answer[-lines:], is_whole=len(answer) < lines)
 
 
 class Watched:
@@ -29,7 +39,7 @@ class Watched:
         timezone: str = "UTC",
         roots: tuple[Path, ...] | None = None,
         paths: Sequence[str] = (),
-        tail: LogTail | None = None,
+        tail: Callable[[Job, int], Lines | Tail | Failure | None] | None = None,
         at: float | None = None,
         bucket: str = "sft",
     ) -> None:
@@ -46,7 +56,7 @@ class Watched:
             make_trainer=TrainerLogParser,
             make_failures=FailureFinder,
             log_paths=lambda job: self.paths,
-            log_tail=tail,
+            log_tail=None if tail is None else lambda job, lines: newest(tail(job, lines), lines),
             at=at,
             fresh_seconds=0.0,
             roots=FileRoots(config.file_roots),

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from runwatch.facts import Failure, FailureReason
 from runwatch.fleet import Job
+from runwatch.parsing.log_lines import each_redrawing
 from runwatch.sources.log_follower import LogNews, PageStart
-from runwatch.sources.log_tails import TailFollower, TailLine, overlap
+from runwatch.sources.log_tails import Tail, TailFollower, TailLine, overlap
+from tests.unit.log_fragments import LOGS
 from tests.unit.log_watching import BANNER, Watched, logged_step, steps
 
 START = 1_790_000_000.0
@@ -25,12 +27,12 @@ class Tails:
         self.answers = list(answers)
         self.fetches = 0
 
-    def __call__(self, lines: int) -> Sequence[str] | Failure:
+    def __call__(self, lines: int) -> Tail | Failure:
         self.fetches += 1
         answer = self.answers[0]
         if len(self.answers) > 1:
             self.answers.pop(0)
-        return answer if isinstance(answer, Failure) else answer[-lines:]
+        return answer if isinstance(answer, Failure) else Tail(answer[-lines:], is_whole=len(answer) < lines)
 
 
 def look(follower: TailFollower, tails: Tails) -> tuple[PageStart | None, list[str]]:
@@ -88,6 +90,35 @@ def test_no_lines_twice_where_there_were_some_is_a_failure() -> None:
     assert look(follower, Tails(["a", "b", "c"])) == (PageStart.CONTINUES, ["c"])
     refused = Failure(FailureReason.AUTH, "no right to read logs")
     assert follower.look(Tails(refused)) == refused
+
+
+def test_a_first_tail_of_long_lines_is_short_and_does_not_begin_with_the_log() -> None:
+    """Kubernetes gives no more than 1 MiB: 1,250 lines where 5,000 were asked for, of a log that has 9,000."""
+    log = "".join(logged_step(step, 9000) for step in range(1, 101))
+    watched = Watched("auto", tail=lambda job, lines: Tail(log.splitlines()[-60:], is_whole=False))
+    update = watched.history()
+    assert update.run.starts_mid_run
+    assert steps(update)[-1] == 100
+
+
+def test_another_containers_log_may_be_longer_than_what_was_read_of_the_one_before() -> None:
+    follower = TailFollower("log")
+    assert look(follower, Tails(["a"])) == (PageStart.BEGINS, ["a"])
+    assert look(follower, Tails(["x", "y", "z"])) == (PageStart.BEGINS, ["x", "y", "z"])
+
+
+@pytest.mark.parametrize(
+    ("name", "bucket", "rows"),
+    [("rl/rl_ray_console_shape.out", "rl", 2), ("sft/sft_llamafactory095_tf56.out", "sft", 10)],
+)
+def test_a_log_whose_bars_are_lines_tells_what_its_file_does(name: str, bucket: str, rows: int) -> None:
+    log = (LOGS / name).read_bytes().decode()
+    tail = Watched("auto", tail=lambda job, lines: Tail(each_redrawing(log), is_whole=True), bucket=bucket).history()
+    file = Watched(LOGS / name, bucket=bucket).history()
+    told = [[(row.trainer_step, repr(row.values)) for row in update.rows] for update in (tail, file)]
+    assert told[0] == told[1]
+    assert len([row for row in tail.rows if row.values]) == rows
+    assert tail.run.config == file.run.config
 
 
 def test_history_from_tails() -> None:
@@ -157,7 +188,8 @@ def test_a_log_that_brings_nothing_new_was_written_when_its_last_line_was() -> N
     follower = TailFollower("log", clock=lambda: START + 999)
     written = []
     for count in (1, 1, 2):
-        news = follower.look(lambda _, count=count: [TailLine("a", START), TailLine("b", START + 7)][:count])  # type: ignore[misc]
+        lines = [TailLine("a", START), TailLine("b", START + 7)][:count]
+        news = follower.look(lambda _, lines=lines: Tail(lines, is_whole=True))  # type: ignore[misc]
         assert isinstance(news, LogNews)
         written.append((news.files[0].modified, news.files[0].modified_is_known))
     assert written == [(START, True), (START, True), (START + 7, True)]

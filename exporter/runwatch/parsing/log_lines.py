@@ -33,6 +33,9 @@ _SRUN = re.compile(r" {0,5}(\d{1,6}): ", re.ASCII)
 _RAY = re.compile(r"\(([^()]{1,200}?),? pid=\d{1,10}(?:, ip=[^)\s]{1,60})?\) ?", re.ASCII)
 _RANK = re.compile(r"\[rank(\d{1,6})\]: ?", re.ASCII)
 _REPEATED = re.compile(r"\[repeated \d{1,9}x across cluster\](?: \(Ray deduplicates logs by default\..*\))?\s*\Z")
+_RAY_IN_COLOUR = re.compile(
+    r"(?:\x1b\[[0-9;]{0,20}m){0,4}\([^()\r\n]{1,200}? pid=\d{1,10}[^()\r\n]{0,80}\)(?:\x1b\[[0-9;]{0,20}m){0,4} ?"
+)
 _MOST_PREFIXES = 4
 _PREFIX_CHARACTERS = frozenset("0123456789 ([")
 
@@ -161,6 +164,24 @@ class LogSplitter:
             else:
                 break
         return start
+
+
+def each_redrawing(text: str) -> list[str]:
+    """Cut a log's text into lines, and each line into what it was redrawn as, with the line's Ray prefix before each.
+
+    A line of which only the beginning was written then grows by further pieces, and its first ones stay as they are.
+    """
+    found: list[str] = []
+    for line in text.split("\n"):
+        pieces = [piece for piece in line.split("\r") if piece.strip()]
+        prefix = _RAY_IN_COLOUR.match(line)
+        if prefix is not None:
+            bare = prefix[0].strip()
+            pieces = [
+                piece if piece.startswith(bare) else prefix[0] + piece for piece in pieces if piece.strip() != bare
+            ]
+        found += pieces
+    return found
 
 
 def _without_repetition(text: str) -> str:

@@ -17,7 +17,7 @@ from runwatch.facts import (
     SourceKind,
 )
 from runwatch.fleet import Job
-from runwatch.parsing.iris import JobRecord, LogLine, one_line, parse_log_lines, valid_job_id
+from runwatch.parsing.iris import JobRecord, one_line, parse_log_lines, valid_job_id
 from runwatch.parsing.iris_facts import job_facts
 from runwatch.parsing.iris_selection import Selection, children_by_parent, select_job, selected_state
 from runwatch.sources.iris_chains import AttemptChains
@@ -26,6 +26,7 @@ from runwatch.sources.iris_listing import JobLister, Listing, Listings
 from runwatch.sources.iris_memory import PeakMemory
 from runwatch.sources.iris_patterns import literal_beginning
 from runwatch.sources.iris_rpc import CONTROLLER, LOGS, IrisClient
+from runwatch.sources.log_tails import Tail, TailLine
 from runwatch.sources.protocol import CountRequest, Deliver, Outcome
 from runwatch.thresholds import AT_IS_NOW_SECONDS
 
@@ -116,8 +117,10 @@ class IrisScheduler:
             search.cancel()
             return Failure(FailureReason.TIMEOUT, f"no listing from the controller within {self._deadline:g} s")
 
-    def log_tail(self, scheduler_job: str, max_lines: int) -> list[LogLine] | Failure:
+    def log_tail(self, scheduler_job: str, max_lines: int) -> Tail | Failure:
         """Return the last lines that a job's tasks, and those of the jobs below it, logged; oldest first.
+
+        Each with its time and the number of its task.
 
         Args:
             scheduler_job: the job's id.
@@ -125,17 +128,20 @@ class IrisScheduler:
         """
         if not valid_job_id(scheduler_job):
             return Failure(FailureReason.OTHER, f"{one_line(repr(scheduler_job))} is no Iris job: expected /USER/NAME")
+        asked = max(1, min(max_lines, _LONGEST_LOG_TAIL))
         request = {
             "source": f"{scheduler_job}/",
             "matchScope": "MATCH_SCOPE_PREFIX",
-            "maxLines": max(1, min(max_lines, _LONGEST_LOG_TAIL)),
+            "maxLines": asked,
             "tail": True,
         }
         reply = self._client.call(LOGS, "FetchLogs", request, time.monotonic() + self._deadline)
         if isinstance(reply, Failure):
             return reply
         lines = parse_log_lines(reply.body)
-        return [line for line in lines if self._at is None or (line.time is not None and line.time <= self._at)]
+        shown = [line for line in lines if self._at is None or (line.time is not None and line.time <= self._at)]
+        told = [TailLine(line.text, line.time, line.rank) for line in shown]
+        return Tail(told, is_whole=len(lines) < asked)
 
     def forget(self, run: str) -> None:
         """Do nothing: what is kept is by job id, and each poll drops what none of its jobs needs."""

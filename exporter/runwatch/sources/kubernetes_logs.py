@@ -9,15 +9,18 @@ from runwatch.parsing import kubernetes_fields as fields
 from runwatch.parsing.kubernetes_gangs import gang_pods
 from runwatch.parsing.kubernetes_objects import PodRecord
 from runwatch.parsing.kubernetes_workloads import Gang
+from runwatch.parsing.log_lines import each_redrawing
 from runwatch.sources.kubernetes_client import KubernetesApi
+from runwatch.sources.log_tails import Tail
 
 MAX_BYTES = 1024 * 1024
 
 
-def read_log_tail(api: KubernetesApi, gang: Gang, max_lines: int, deadline: float) -> tuple[str, ...] | Failure:
+def read_log_tail(api: KubernetesApi, gang: Gang, max_lines: int, deadline: float) -> Tail | Failure:
     """Read the last lines of the pod that speaks for a gang.
 
-    `limitBytes` cuts the newest lines off, not the oldest: an answer of that size is asked for again with fewer lines.
+    A bar that is redrawn makes more than one of a line. `limitBytes` cuts the newest lines off, not the oldest: an
+    answer of that size is asked for again with fewer lines.
     No request is begun after the deadline (monotonic seconds).
     """
     spokes = spokesman(gang)
@@ -37,7 +40,9 @@ def read_log_tail(api: KubernetesApi, gang: Gang, max_lines: int, deadline: floa
         if not answer.ok:
             return answer.failure(f"log of pod {pod.name} in namespace {namespace}")
         if len(answer.body) < MAX_BYTES or lines == 1:
-            return tuple(answer.body.decode("utf-8", errors="replace").splitlines()[-lines:])
+            text = answer.body.decode("utf-8", errors="replace")
+            is_whole = lines == max(1, max_lines) and len(answer.body) < MAX_BYTES and text.count("\n") < lines
+            return Tail(each_redrawing(text), is_whole)
         if time.monotonic() > deadline:
             return Failure(FailureReason.TIMEOUT, f"log of pod {pod.name}: its lines are too long to be read in time")
         lines = max(1, lines // 4)

@@ -19,6 +19,7 @@ from runwatch.parsing.kubernetes_workloads import Gang, WorkloadKind
 from runwatch.sources.kubernetes_client import KubernetesApi
 from runwatch.sources.kubernetes_listing import NamespaceLister
 from runwatch.sources.kubernetes_logs import read_log_tail
+from runwatch.sources.log_tails import Tail
 from runwatch.sources.protocol import CountRequest, Deliver
 from runwatch.thresholds import AT_IS_NOW_SECONDS
 
@@ -123,7 +124,7 @@ class KubernetesScheduler:
         ]
         return [*(self._found(gang, name) for gang, name in named if wanted.search(name)), *hidden]
 
-    def log_tail(self, scheduler_job: str, max_lines: int) -> tuple[str, ...] | Failure:
+    def log_tail(self, scheduler_job: str, max_lines: int) -> Tail | Failure:
         """Return the last lines of the job's log: of its first task, of the newest start.
 
         Args:

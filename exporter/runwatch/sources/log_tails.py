@@ -22,8 +22,16 @@ class TailLine:
     rank: int | None = None
 
 
-FetchTail = Callable[[int], Sequence[str | TailLine] | Failure]
-"""Fetches at most so many of the newest lines."""
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The newest lines of a log; `is_whole` tells whether these are all there are."""
+
+    lines: Sequence[str | TailLine]
+    is_whole: bool
+
+
+FetchTail = Callable[[int], Tail | Failure]
+"""Fetches so many of the newest lines, or fewer."""
 
 
 class TailFollower:
@@ -47,28 +55,28 @@ class TailFollower:
 
     def look(self, fetch: FetchTail) -> LogNews | Failure:
         """Fetch the tail and return its new lines. One that is shorter than the one before is fetched once more."""
-        lines = fetch(self._max_lines)
-        if not isinstance(lines, Failure) and len(lines) < max(len(self._before or ()), 1):
-            lines = fetch(self._max_lines)
-        if isinstance(lines, Failure):
-            return lines
-        if not lines and self._before:
+        tail = fetch(self._max_lines)
+        if not isinstance(tail, Failure) and len(tail.lines) < max(len(self._before or ()), 1):
+            tail = fetch(self._max_lines)
+        if isinstance(tail, Failure):
+            return tail
+        if not tail.lines and self._before:
             return Failure(
                 FailureReason.OTHER, f"{self._name}: no lines came back, twice, where there were some before"
             )
-        return self._news(tuple(TailLine(line) if isinstance(line, str) else line for line in lines))
+        lines = tuple(TailLine(line) if isinstance(line, str) else line for line in tail.lines)
+        return self._news(lines, is_whole=tail.is_whole)
 
-    def _news(self, lines: tuple[TailLine, ...]) -> LogNews:
+    def _news(self, lines: tuple[TailLine, ...], *, is_whole: bool) -> LogNews:
         texts = tuple(line.text for line in lines)
         before, self._before = self._before, texts
         if before is None:
-            start = PageStart.BEGINS if len(lines) < self._max_lines else PageStart.SKIPS
-            return self._page(lines, start)
+            return self._page(lines, PageStart.BEGINS if is_whole else PageStart.SKIPS)
         known = overlap(before, texts) or overlap(before[:-1], texts)  # the last line may have grown
         if known:
             return self._page(lines[known:], PageStart.CONTINUES)
-        if len(lines) < min(len(before), self._max_lines):
-            self._generation += 1  # shorter, and nothing of the old: another container's log
+        if before and is_whole:
+            self._generation += 1  # nothing of the old: another container's log
             self._size = 0
             return self._page(lines, PageStart.BEGINS)
         return self._page(lines, PageStart.SKIPS if before else PageStart.CONTINUES)

@@ -20,7 +20,7 @@ from runwatch.sources.job_log import JobLog
 from runwatch.sources.log_files import LocalLogFiles, LogFiles
 from runwatch.sources.log_follower import LogFollower, LogNews
 from runwatch.sources.log_parsers import FailureParser, LogParsers, TrainerParser
-from runwatch.sources.log_tails import TailFollower, TailLine
+from runwatch.sources.log_tails import Tail, TailFollower
 from runwatch.sources.remote_log_files import RemoteLogFiles
 
 LOOK_SECONDS = 25.0
@@ -34,7 +34,7 @@ _NO_PATH = (
 LogPaths = Callable[[Job], Sequence[str]]
 """The paths that a job's scheduler gives, in the order of its links; empty while it gives none."""
 
-LogTail = Callable[[Job, int], Sequence[str | TailLine] | Failure | None]
+LogTail = Callable[[Job, int], Tail | Failure | None]
 """At most so many of a job's newest log lines from its scheduler; None where the scheduler has no such call."""
 
 
@@ -171,7 +171,7 @@ class LogWatch:
             return None
         no_tail = Failure(FailureReason.NOT_FOUND, _NO_PATH)
 
-        def fetch(lines: int) -> Sequence[str | TailLine] | Failure:
+        def fetch(lines: int) -> Tail | Failure:
             self._count_request(job.site)
             answer = log_tail(job, lines)
             return no_tail if answer is None else answer

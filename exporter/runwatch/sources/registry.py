@@ -17,7 +17,7 @@ from runwatch.sources.checkpoints import CheckpointReader
 from runwatch.sources.file_roots import FileRoots
 from runwatch.sources.jsonl import JsonLinesReader
 from runwatch.sources.log_history import LogHistoryReader
-from runwatch.sources.log_tails import TailLine
+from runwatch.sources.log_tails import Tail
 from runwatch.sources.log_watch import LogWatch
 from runwatch.sources.per_job import PerJobSource
 from runwatch.sources.protocol import FindsRuns, FindsSchedulerJobs, Outcome, Source
@@ -242,7 +242,7 @@ class SourceSet:
         )
         return _Made(SourceBinding(source, "log" if history is not None else ""), settings)
 
-    def _log_tail(self, job: Job, lines: int) -> Sequence[str | TailLine] | Failure | None:
+    def _log_tail(self, job: Job, lines: int) -> Tail | Failure | None:
         """Fetch the newest lines through the job's scheduler, where that has a call for it.
 
         Iris tells when each was written: at the first look nothing else does for lines without a stamp of their own.
@@ -252,10 +252,8 @@ class SourceSet:
         tail = getattr(made.binding.source, "log_tail", None) if made is not None else None
         if tail is None:
             return None
-        answer = tail(job.scheduler_job, lines)
-        if isinstance(answer, Failure):
-            return answer
-        return [line if isinstance(line, str) else TailLine(line.text, line.time, line.rank) for line in answer]
+        answer: Tail | Failure = tail(job.scheduler_job, lines)
+        return answer
 
     def _counter(self, kind: SourceKind) -> Callable[[str], None]:
         return lambda site: self._telemetry.count_request(kind, site)
