@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -134,6 +135,66 @@ def test_rotation_goes_on_in_the_new_file(tmp_path: Path) -> None:
     update = watched.history()
     assert (steps(update), update.reset) == ([2], False)
     assert update.rows[0].time == pytest.approx(BEGAN + 1820, abs=0.1)
+
+
+def test_rotation_by_copying_and_cutting_is_no_second_run(tmp_path: Path) -> None:
+    """logrotate's `copytruncate`: the copy is made between two looks, or one comes before the file is cut."""
+    path, copy = tmp_path / "train.out", tmp_path / "train.out.1"
+    whole = [BANNER.format(total=100) + "".join(logged_step(step, 100) for step in range(1, 6))]
+    whole += [logged_step(step, 100) for step in range(6, 10)]
+    written(path, whole[0], BEGAN + 100)
+    watched = Watched(tmp_path / "train.out*")
+    assert steps(watched.history()) == [1, 2, 3, 4, 5]
+    # What was logged since the last look stands in the copy alone.
+    written(copy, whole[0] + whole[1], BEGAN + 121)
+    written(path, whole[2], BEGAN + 140)
+    update = watched.history()
+    assert (steps(update), update.reset, update.run.starts_mid_run) == ([6, 7], False, False)
+    assert not any(row.begins_attempt for row in update.rows)
+    # The next copy is there while the file is not cut yet.
+    copy.rename(tmp_path / "train.out.2")
+    written(copy, whole[2], BEGAN + 141)
+    assert steps(watched.history()) == []
+    written(path, whole[3], BEGAN + 160)
+    assert steps(watched.history()) == [8]
+    written(path, whole[3] + whole[4], BEGAN + 180)
+    assert steps(watched.history()) == [9]
+
+
+def test_links_of_a_chain_that_are_alike_to_the_byte_are_two(tmp_path: Path) -> None:
+    text = "".join(logged_step(step, 100) for step in range(1, 6))
+    written(tmp_path / "job_1.out", text, BEGAN + 100)
+    watched = Watched(tmp_path / "job_*.out")
+    assert steps(watched.history()) == [1, 2, 3, 4, 5]
+    written(tmp_path / "job_2.out", text, BEGAN + 300)
+    assert steps(watched.history()) == [1, 2, 3, 4, 5]
+
+
+def test_compressed_logs_are_not_read_and_what_they_hold_is_not_known(tmp_path: Path) -> None:
+    path, older = tmp_path / "train.out", tmp_path / "train.out.1"
+    compressed = tmp_path / "train.out.1.gz"
+    pattern = tmp_path / "train.out*"
+    text = BANNER.format(total=100) + "".join(logged_step(step, 100) for step in range(1, 6))
+    written(older, text, BEGAN + 100)
+    written(path, logged_step(6, 100), BEGAN + 120)
+    watched = Watched(pattern)
+    assert steps(watched.history()) == [1, 2, 3, 4, 5, 6]
+    compressed.write_bytes(gzip.compress(older.read_bytes()))
+    os.utime(compressed, (BEGAN + 100, BEGAN + 100))
+    older.unlink()
+    written(path, logged_step(6, 100) + logged_step(7, 100), BEGAN + 140)
+    update = watched.history()
+    assert (steps(update), update.run.starts_mid_run) == ([7], False)
+    # Another exporter, or this one started anew, never saw what is compressed now.
+    fresh = Watched(pattern)
+    update = fresh.history()
+    assert (steps(update), update.run.starts_mid_run) == ([6, 7], True)
+    assert any(f"compressed and not read: {compressed}" in note for note in fresh.facts().notes)
+    path.unlink()
+    fresh = Watched(pattern)
+    for _ in range(2):
+        alone = fresh.try_history()
+        assert isinstance(alone, Failure) and alone.reason is FailureReason.PARSE
 
 
 def test_a_copy_that_replaces_the_file_each_time_goes_on(tmp_path: Path, bytes_read: list[int]) -> None:

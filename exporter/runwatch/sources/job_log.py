@@ -85,6 +85,7 @@ class JobLog:
         self._dropped_before = 0
         self._files: tuple[LogFile, ...] = ()
         self._caught_up = False
+        self._compressed: tuple[str, ...] = ()
 
     @property
     def times_are_wrong(self) -> bool:
@@ -94,6 +95,10 @@ class JobLog:
     def take(self, news: LogNews) -> None:
         """Take what one look brought."""
         self._files = news.files
+        if news.compressed and not self._caught_up:
+            # Later ones were read before they were compressed.
+            self._starts_mid_run = True
+            self._compressed += news.compressed
         self._caught_up = news.caught_up
         for page in news.pages:
             self._take_page(page)
@@ -358,7 +363,9 @@ class JobLog:
         notes = []
         if newest is not None and (told := self._told(newest)).format:
             notes.append(f"steps are read as {told.format}")
-        if self._starts_mid_run:
+        if self._compressed:
+            notes.append(f"compressed and not read: {', '.join(self._compressed)}: nothing is known of what is in it")
+        elif self._starts_mid_run:
             notes.append("the log is too long to be read whole: steps are known from its tail on, nothing before")
         dropped = self._dropped_before + sum(link.splitter.dropped_bytes for link in self._links.values())
         if dropped:

@@ -2,14 +2,16 @@
 
 A file that is seen for the first time and is too long to be read whole gives its head (banners) and its tail; after
 that only new bytes are read. A file that was cut or written anew begins again, one that was renamed goes on, and so
-does one that was replaced by a longer copy of itself, as tools that copy logs from another machine do.
+does one that was replaced by a longer copy of itself, as tools that copy logs from another machine do. Rotation may
+also copy a file and then cut it: the copy goes on, and one of a file that was not cut is none of the job's logs. What
+is compressed is not read.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from runwatch.facts import Failure, FailureReason
@@ -24,6 +26,7 @@ NEWS_BYTES = 8_000_000
 """What one look reads at most; the rest waits for the next."""
 
 _FINGERPRINT_BYTES = 64
+_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 _MAX_POSITIONS = 1000
 
 
@@ -60,11 +63,15 @@ class LogPage:
 
 @dataclass(frozen=True, slots=True)
 class LogNews:
-    """What one look brought. `files` are all there are, `caught_up` is false while more bytes wait."""
+    """What one look brought. `files` are all there are, `caught_up` is false while more bytes wait.
+
+    `compressed` are the paths of those that this look met and did not read.
+    """
 
     pages: tuple[LogPage, ...]
     files: tuple[LogFile, ...]
     caught_up: bool = True
+    compressed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,7 @@ class _Look:
     bytes_left: int
     pages: list[LogPage]
     caught_up: bool = True
+    compressed: list[str] = field(default_factory=list)
 
 
 class LogFollower:
@@ -103,6 +111,8 @@ class LogFollower:
         # By the identity that a file has for those who read the pages: that at which it began. It keeps it where a copy
         # replaces it, and the inode of a file that is gone may be given to another.
         self._positions: dict[tuple[int, int], _Position] = {}
+        self._copies: set[tuple[int, int]] = set()
+        self._compressed: dict[tuple[int, int], str] = {}
         self._replaced = 0
 
     def look(self, patterns: Sequence[str], deadline: float, rivals: Sequence[str] = ()) -> LogNews | Failure:
@@ -130,7 +140,10 @@ class LogFollower:
                 # What was read before the failure counts; the next look meets the failure first.
                 look.caught_up = False
                 break
-        return LogNews(tuple(look.pages), tuple(found), look.caught_up)
+        if all(key in self._compressed for key in recognised):
+            path = next(reversed(self._compressed.values()))
+            return Failure(FailureReason.PARSE, f"{path} is compressed: that is not read")
+        return LogNews(tuple(look.pages), tuple(found), look.caught_up, tuple(look.compressed))
 
     def follows_any(self, rivals: Sequence[str]) -> bool:
         """Tell whether a file that was read is another job's by one of these paths and globs."""
@@ -164,7 +177,7 @@ class LogFollower:
                 return goes_on
             if key is not None and goes_on:
                 known[key] = file
-            else:
+            elif file.identity not in self._copies:
                 others.append(file)
         of_inode = {position.identity: key for key, position in self._positions.items() if key not in known}
         new: list[LogFile] = []
@@ -174,11 +187,44 @@ class LogFollower:
                 new.append(file)
             else:
                 known[key] = file
+        for file in tuple(new):
+            original = self._original_of(file, known, look)
+            if isinstance(original, Failure):
+                return original
+            if original is None:
+                continue
+            new.remove(file)
+            cut = known[original]
+            if cut.size < self._positions[original].offset:
+                known[original] = file
+                new.append(cut)
+            else:
+                self._copies.add(file.identity)
         for key, file in known.items():
             self._positions[key] = replace(self._positions[key], path=file.path, identity=file.identity)
         for file in new:
             known[self._new_key(file)] = file
         return known
+
+    def _original_of(
+        self, file: LogFile, known: Mapping[tuple[int, int], LogFile], look: _Look
+    ) -> tuple[int, int] | Failure | None:
+        """Tell of which file that was read a new one is a copy: it holds what was read last there, at that place.
+
+        Its name is then that of the file with more behind it, as rotation names it. Links of a chain may be alike to
+        the byte.
+        """
+        for key, original in known.items():
+            position = self._positions[key]
+            before = len(position.fingerprint)
+            if not file.path.startswith(original.path) or file.size < position.offset or before == 0:
+                continue
+            data = self._read_whole(file, position.offset - before, before, look)
+            if isinstance(data, Failure):
+                return data
+            if data == position.fingerprint:
+                return key
+        return None
 
     def _goes_on(self, file: LogFile, position: _Position, look: _Look) -> bool | Failure:
         """Tell whether what lies at a file's path is the file that was read there, or a longer copy of it."""
@@ -207,6 +253,8 @@ class LogFollower:
 
     def _read_news(self, key: tuple[int, int], file: LogFile, look: _Look) -> Failure | None:
         position = self._positions.get(key)
+        if key in self._compressed:
+            return None
         if position is None or file.size < position.offset:
             return self._read_first(key, file, look)
         if file.size == position.offset and file.modified == position.modified:
@@ -234,6 +282,11 @@ class LogFollower:
         head = self._read_whole(file, 0, head_length, look)
         if isinstance(head, Failure):
             return head
+        if head.startswith(_COMPRESSED):
+            look.compressed.append(file.path)
+            self._compressed[key] = file.path
+            self._positions[key] = _Position(file.size, b"", file.modified, file.path, file.identity)
+            return None
         tail_offset = file.size - (wanted - head_length)
         tail = self._read_whole(file, tail_offset, wanted - head_length, look) if head_length < wanted else b""
         if isinstance(tail, Failure):
