@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,15 @@ class Watched:
         facts = self.watch.read(self.job)
         assert isinstance(facts, LogFacts), facts
         return facts
+
+
+BEGAN = datetime(2026, 11, 29, 10, 0, tzinfo=UTC).timestamp()
+
+
+def written(path: Path, text: str, modified: float, *, append: bool = False) -> None:
+    with path.open("a" if append else "w", encoding="utf-8") as file:
+        file.write(text)
+    os.utime(path, (modified, modified))
 
 
 def steps(update: HistoryUpdate) -> list[int | None]:

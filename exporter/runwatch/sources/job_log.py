@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from runwatch.facts import HistoryEnd, HistoryRow, HistoryRun, HistoryUpdate, IgnoredLines, LogFacts
 from runwatch.parsing.benign import BenignLines
@@ -19,11 +19,16 @@ from runwatch.sources.log_parsers import NOTHING_TOLD, FailureParser, LogParsers
 from runwatch.sources.log_times import AttemptClocks, is_another_start
 
 MAX_FAILURES = 50
+_MOST_BARS = 100
 _BAR_AT_ZERO = re.compile(r"\| *\d{1,12}/(\d{1,12}) \[00:00<\?", re.ASCII)
 """The first drawing of a progress bar: its rest is not known yet. It need not begin at step 0."""
 _ENDS_A_CHUNK = frozenset({"wall_time", "cancelled"})
 """Failures by SLURM's own word after which nothing of a chunk's task goes on. A preempted one may begin again."""
 
+_BEGINS = re.compile(r"\*{5} Running training \*{5}|Progress on:train -/", re.ASCII)
+"""What else stands where a trainer begins: Hugging Face's banner, and the first line of Levanter's bar."""
+_BEGAN_SECONDS = 60.0
+"""A first row whose bar counted longer than this was not the first, where no beginning stands before it."""
 _ZONE_SECONDS = 900.0
 _LAST_STAMP_SECONDS = 60.0  # a stamp so shortly before the last row still tells when the trainer ended
 
@@ -46,6 +51,8 @@ class _Link:
     chunk: int | None = None
     chunk_completed: bool | None = None
     told_by_then: Told = NOTHING_TOLD  # where what came later is hidden
+    begins: bool = False
+    totals_at_zero: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -178,8 +185,11 @@ class JobLog:
         is_hidden = self._take_line(link, fragment)
         if fragment.bar and (zero := _BAR_AT_ZERO.search(fragment.text)) is not None:
             total = link.trainer.total_steps
+            if len(link.totals_at_zero) < _MOST_BARS:
+                link.totals_at_zero.add(int(zero[1]))
             if total is None or int(zero[1]) == total:
                 link.clocks.note_bar_at_zero()
+        link.begins = link.begins or _BEGINS.search(fragment.text) is not None
         rows = link.trainer.feed((fragment,))
         self._take_rows(link, rows)
         if self._parsers.at is not None and not is_hidden:
@@ -215,6 +225,8 @@ class JobLog:
 
     def _take_rows(self, link: _Link, rows: Sequence[LogRow]) -> None:
         for row in rows:
+            if self._attempts == 0 and _lacks_beginning(link, row):
+                self._starts_mid_run = True
             link.rows += 1
             link.newest_step = (row.attempt, row.step)
             attempt = link.first_attempt + row.attempt
@@ -366,7 +378,7 @@ class JobLog:
         if self._compressed:
             notes.append(f"compressed and not read: {', '.join(self._compressed)}: nothing is known of what is in it")
         elif self._starts_mid_run:
-            notes.append("the log is too long to be read whole: steps are known from its tail on, nothing before")
+            notes.append("the log is not read from the run's beginning (too long, or rotated): nothing is known before")
         dropped = self._dropped_before + sum(link.splitter.dropped_bytes for link in self._links.values())
         if dropped:
             notes.append(f"{dropped} bytes of lines longer than 64 KiB were not looked at")
@@ -376,3 +388,10 @@ class JobLog:
             if ahead > _ZONE_SECONDS:
                 notes.append(f"stamps are {ahead:.0f} s ahead of the file's time: is the site's timezone right?")
         return notes
+
+
+def _lacks_beginning(link: _Link, row: LogRow) -> bool:
+    """Tell of the first row of a log whether what came before it is gone, as where old files are taken away."""
+    if row.elapsed is None or row.elapsed <= _BEGAN_SECONDS or link.begins:
+        return False
+    return link.trainer.total_steps not in link.totals_at_zero
