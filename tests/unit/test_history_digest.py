@@ -131,6 +131,21 @@ def test_an_evaluation_by_whatever_name_is_no_step(told: dict[str, float]) -> No
     assert (summary.steps.first_step, summary.steps.first_time, summary.counts_from_zero) == (1, 960.0, False)
 
 
+def test_a_late_line_of_an_rl_job_voids_no_later_step() -> None:
+    """Two ranks log each step; the second's line comes 0.2 s after the first one's of the next step."""
+    rows = []
+    for step in range(1, 31):
+        norm, entropy = (3.0, 0.2) if step == 29 else (0.5, 1.0)
+        rows.append(row(step, 60.0 * step, policy__raw_grad_norm=norm, policy__policy_entropy=entropy))
+        rows.append(row(step - 1, 60.0 * step + 0.2, policy__raw_grad_norm=0.5, policy__policy_entropy=1.0))
+    digest = HistoryDigest(is_rl=True)
+    digest.add(rows)
+    summary = digest.summary()
+    assert summary.step == 30
+    assert summary.rl is not None
+    assert (summary.rl.step, summary.rl.collapse_step) == (30, 29)
+
+
 def test_megatrons_names() -> None:
     values = {"lm loss": 2.5, "grad-norm": 0.5, "learning-rate": 3e-4, "lm loss validation": 2.75}
     summary = digest_of([HistoryRow(10, 100.0, None, values)])

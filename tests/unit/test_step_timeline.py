@@ -127,6 +127,22 @@ def test_a_rank_whose_lines_come_a_step_late_does_nothing_again() -> None:
     assert (summary.step_duration, summary.latest_time) == (10.0, 990.0)
 
 
+@pytest.mark.parametrize("later", [0.0, 1.0])
+def test_stamps_of_whole_seconds_make_no_late_line_a_step_done_again(later: float) -> None:
+    rows = [row for step in range(2, 50) for row in ((step, 10.0 * step), (step - 1, 10.0 * step + later))]
+    summary = timeline_of(rows).summary()
+    assert (summary.replayed_steps, summary.replaying, summary.latest_step) == (0, False, 49)
+
+
+def test_a_clock_that_each_process_starts_anew_tells_how_long_it_runs() -> None:
+    timeline = StepTimeline()
+    for step in range(10):
+        timeline.add(step, 1000.0 + 8 * step, 8.0 * step)
+    timeline.add(10, 1072.0 + 1000.0, 50.0)  # it began 950 s after the last step, and loaded for 50 s
+    (restart,) = timeline.summary().restarts
+    assert restart.running_seconds == 50.0
+
+
 def test_the_runs_own_clock_shows_a_restart_that_the_steps_hide() -> None:
     timeline = StepTimeline()
     for step in range(10):

@@ -158,10 +158,9 @@ class HistoryDigest:
             self._is_levanter = True
         evaluation_only = is_evaluation_only(row.values)
         step = self._step_of(row, evaluation_only=evaluation_only)
-        if step is not None and not evaluation_only:
-            self._note_step(row, step)
+        is_late = step is not None and not evaluation_only and not self._note_step(row, step)
         self._note_values(row, self._latest_step if step is None or evaluation_only else step)
-        if self._rl is not None:
+        if self._rl is not None and not is_late:  # nothing went back to that step: those after it stay
             rl_step = step if step is not None else self._latest_step
             if rl_step is not None:
                 self._rl.add(row, rl_step)
@@ -179,22 +178,26 @@ class HistoryDigest:
                 self._start_steps()  # what counted before was log calls, not steps
         return row.trainer_step
 
-    def _note_step(self, row: HistoryRow, step: int) -> None:
-        self._latest_step = step
+    def _note_step(self, row: HistoryRow, step: int) -> bool:
+        """Take the row's step; tells whether it counts, as another rank's line that comes late does not."""
         begins_attempt, self._begins_attempt = self._begins_attempt, False
         if row.time is None:
             self._rows_without_time += 1
             self._step_without_time = step
             self._timeline.add_untimed(step, begins_attempt=begins_attempt)
-            return
+            self._latest_step = step
+            return True
+        if not self._timeline.add(step, row.time, row.values.get(RUNTIME_KEY), begins_attempt=begins_attempt):
+            return False
+        self._latest_step = step
         self._step_without_time = None
         self._latest_read = self._read
-        self._timeline.add(step, row.time, row.values.get(RUNTIME_KEY), begins_attempt=begins_attempt)
         rate = first_of(TOKENS_PER_SECOND_KEYS, row.values)
         if rate is not None and 0 < rate[1] < float("inf"):
             self._rate_key = rate[0]
             self._rates.add(rate[1])
             self._recent_rates.append((step, rate[1]))
+        return True
 
     def _note_values(self, row: HistoryRow, step: int | None) -> None:
         followed: tuple[tuple[tuple[str, ...], LatestValue], ...] = (

@@ -35,7 +35,7 @@ whose clock differs. Less is disorder among the lines of a log."""
 
 _DISORDER_SECONDS = 1.0
 """No trainer loads a checkpoint and makes a step within this: an older step that comes so soon behind a newer one is
-another rank's line, and nothing was done again."""
+another rank's line, and nothing was done again. Stamps of whole seconds are as far apart in two moments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class StepTimeline:
         self._done_again.add(step, restarted=begins_attempt)
         self._restarted = self._restarted or (begins_attempt and self._latest is not None)
 
-    def add(self, step: int, time: float, runtime: float | None = None, *, begins_attempt: bool = False) -> None:
+    def add(self, step: int, time: float, runtime: float | None = None, *, begins_attempt: bool = False) -> bool:
         """Take one logged step.
 
         Args:
@@ -165,10 +165,17 @@ class StepTimeline:
             time: Unix seconds.
             runtime: the run's own clock in seconds, where it has one.
             begins_attempt: the row is the first of another start of the run.
+
+        Returns:
+            Whether it was taken: another rank's line of an older step, which only comes late, is not.
         """
         restarted = begins_attempt or self._clock_stood_still(time, runtime)
         if not restarted and self._is_late_line(step, time):
-            return
+            return False
+        self._take(step, time, runtime, restarted=restarted)
+        return True
+
+    def _take(self, step: int, time: float, runtime: float | None, *, restarted: bool) -> None:
         self._done_again.add(step, restarted=restarted)
         previous, self._latest = self._latest, (step, time)
         self._restarted = self._restarted or (restarted and previous is not None)
@@ -188,7 +195,7 @@ class StepTimeline:
     def _is_late_line(self, step: int, time: float) -> bool:
         if self._latest is None or step >= self._latest[0]:
             return False
-        return 0 <= time - self._latest[1] < _DISORDER_SECONDS
+        return 0 <= time - self._latest[1] <= _DISORDER_SECONDS
 
     def _add_new(self, step: int, time: float, runtime: float | None, high: tuple[int, float]) -> None:
         high_step, high_time = high
@@ -204,7 +211,8 @@ class StepTimeline:
         self._behind = None
         running = None
         if runtime is not None and self._high_water_runtime is not None:
-            running = max(runtime - self._high_water_runtime, 0.0)
+            passed = runtime - self._high_water_runtime
+            running = passed if passed >= 0 else runtime  # in W&B's shared mode each process counts from its own start
         end = max(time, high_time)
         self._note_interval(StepInterval(high_time, end, high_step, step, self._restarted, running, self._silence))
         self._new_steps.add(end)
