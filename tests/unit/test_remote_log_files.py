@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from runwatch.facts import Failure, FailureReason
-from runwatch.sources.bounded_command import run_command
+from runwatch.sources import bounded_command
+from runwatch.sources.bounded_command import CommandOutput, run_command
 from runwatch.sources.remote_log_files import RemoteLogFiles
+from tests.e2e.running_server import eventually
 from tests.unit.log_watching import BANNER, Watched, logged_step, steps
 
 PREFIX = ("nice",)
@@ -131,24 +134,50 @@ sys.stdout.buffer.write(out[:10] if cut else out)
     assert steps(twice.history()) == [1]
 
 
+def child_of(pid_file: Path) -> str:
+    """Return the state of the process whose id a file holds, as Linux has it; empty where it is gone."""
+    try:
+        return Path(f"/proc/{pid_file.read_text().strip()}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def test_a_hung_command_is_killed_at_its_deadline_with_its_children(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    prefix = prefix_script(
-        tmp_path,
-        "child = subprocess.Popen(['sleep', '600'])\n"
-        f"open({str(pid_file)!r}, 'w').write(str(child.pid))\ntime.sleep(600)",
-    )
+    prefix = ("sh", "-c", f"sleep 600 & echo $! >{pid_file}; wait")
     started = time.monotonic()
     failed = RemoteLogFiles(prefix, lambda: None).find("/var/x.out", deadline(3.0))
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert isinstance(failed, Failure) and failed.reason is FailureReason.TIMEOUT
-    for _ in range(50):
-        state = Path(f"/proc/{pid_file.read_text()}/stat")
-        if not state.exists() or state.read_text().split(")")[1].split()[0] == "Z":
-            break
-        time.sleep(0.1)
-    else:
-        pytest.fail("the child of the hung command still runs")
+    assert pid_file.exists()
+    eventually(lambda: child_of(pid_file) in ("", "Z", "X"), "the child of the hung command has ended")
+
+
+def test_a_command_that_ended_in_time_is_read_to_its_end_by_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = os.read
+
+    def late(descriptor: int, count: int) -> bytes:
+        part = read(descriptor, count)
+        time.sleep(0.6)
+        return part
+
+    monkeypatch.setattr(os, "read", late)
+    ran = run_command(["seq", "30000"], deadline(60.0), 1 << 20)  # more than two pipes hold
+    assert isinstance(ran, CommandOutput), ran
+    assert ran.output.split()[-1] == b"30000"
+
+
+def test_a_killed_command_that_takes_its_time_to_end_is_waited_for_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_command, "_KILL_SECONDS", 0.0)
+    late = run_command(["sleep", "600"], time.monotonic() + 0.01, 10)
+    assert isinstance(late, Failure) and late.reason is FailureReason.TIMEOUT
+    gc.collect()  # a process that nobody waits for any more is remarked on
+
+    def is_over() -> bool:
+        run_command(["true"], deadline(), 10)
+        return not bounded_command._killed
+
+    eventually(is_over, "it has ended, and was waited for")
 
 
 def test_a_program_that_is_not_there_and_one_that_prints_too_much() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -14,8 +15,11 @@ from runwatch.facts import Failure, FailureReason
 
 _READ_BYTES = 1 << 16
 _ERROR_BYTES = 1 << 16
-_DRAIN_SECONDS = 0.5
+_PIPE_BYTES = 1 << 20  # what a pipe holds at most, unless root made it larger
 _KILL_SECONDS = 1.0
+
+_killed: list[subprocess.Popen[bytes]] = []
+"""Programs that were killed and had not ended when we went on: they are looked at again beside the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ def run_command(
     shown = shown or arguments[0]
     if time.monotonic() >= deadline:
         return Failure(FailureReason.TIMEOUT, f"no time was left to run {shown}")
+    _take_leave()
     try:
         child = subprocess.Popen(
             list(arguments),
@@ -77,6 +82,7 @@ def _read(
     child: subprocess.Popen[bytes], output: bytearray, errors: bytearray, deadline: float, max_bytes: int
 ) -> bool:
     """Read both outputs until the child has ended; tell whether it did so in time and within bounds."""
+    has_ended, read_since = False, 0
     with selectors.DefaultSelector() as selector:
         for pipe, kept in ((child.stdout, output), (child.stderr, errors)):
             if pipe is not None:
@@ -85,17 +91,17 @@ def _read(
             left = deadline - time.monotonic()
             if left <= 0 or len(output) > max_bytes:
                 return False
-            for key, _ in selector.select(min(left, 0.1)):
+            for key, _ in selector.select(0.0 if has_ended else min(left, 0.1)):
                 part = os.read(key.fd, _READ_BYTES)
+                read_since += len(part) * has_ended
                 if not part:
                     selector.unregister(key.fileobj)
                 elif key.data is output or len(errors) < _ERROR_BYTES:
                     key.data.extend(part)
-            if child.poll() is not None:
-                # What a program leaves running behind it (a connection that ssh keeps) may hold the pipes open.
-                deadline = min(deadline, time.monotonic() + _DRAIN_SECONDS)
-                if not selector.select(0):
-                    return True
+            # What a program leaves running behind it (a connection that ssh keeps) may hold the pipes open, and write.
+            if has_ended and (read_since > 2 * _PIPE_BYTES or not selector.select(0)):
+                return True
+            has_ended = child.poll() is not None
     try:
         child.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -114,7 +120,15 @@ def _end(child: subprocess.Popen[bytes]) -> None:
             child.wait(_KILL_SECONDS)
         except subprocess.TimeoutExpired:
             # It hangs in the kernel, on a file system that is gone: to wait longer would stop the whole poll.
-            child.returncode = None
+            _killed.append(child)
     for pipe in (child.stdout, child.stderr):
         if pipe is not None:
             pipe.close()
+
+
+def _take_leave() -> None:
+    """Forget those of the killed that have ended since."""
+    for child in tuple(_killed):
+        if child.poll() is not None:
+            with contextlib.suppress(ValueError):  # another thread was quicker
+                _killed.remove(child)
