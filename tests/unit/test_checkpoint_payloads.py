@@ -72,6 +72,20 @@ def test_an_empty_file(name: str, size: int | None, lacking: str) -> None:
     assert lacking_payload({name: size, ".metadata": 1}) == lacking
 
 
+def test_where_every_file_is_empty_only_names_were_kept(tmp_path: Path) -> None:
+    """Nobody commits a checkpoint of which not one byte could be written: such a folder is a listing of one."""
+    skyrl(tmp_path, 10, parts=[])
+    for name in ("trainer_state.pt", "data.pt", "policy/model_world_size_1_rank_0.pt"):
+        write(tmp_path / "global_step_10" / name, "")
+    write(tmp_path / "latest_ckpt_global_step.txt", "10")
+    reader = CheckpointReader(lambda site: None)
+    assert [found[:2] for found in look(reader, tmp_path)] == [(10, True)]
+    write(tmp_path / "global_step_10" / "policy" / "model_world_size_1_rank_0.pt")
+    after = look(reader, tmp_path)
+    assert [found[:2] for found in after] == [(10, False)]
+    assert after[0][2].endswith("but data.pt is empty")
+
+
 @given(st.integers(1, 40), st.data())
 def test_whichever_part_is_missing_is_named(total: int, data: st.DataObject) -> None:
     names = {f"model-{number:05}-of-{total:05}.safetensors": number for number in range(1, total + 1)}

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 RANK_FOLDERS = frozenset({"critic", "policy"})
 """The folders of a SkyRL checkpoint in which each rank writes its own part."""
 
-_NEVER_EMPTY = (".safetensors", ".bin", ".pt", ".pth", ".distcp", ".json")
+_DATA = (".safetensors", ".bin", ".pt", ".pth", ".distcp")
 _SHARD = re.compile(r"(?P<kind>.+)-(?P<number>[0-9]{5})-of-(?P<total>[0-9]{5})\.(?:safetensors|bin)")
 _RANK = re.compile(r"(?P<kind>.+)_world_size_(?P<total>[0-9]{1,6})_rank_(?P<number>[0-9]{1,6})\.pt")
 _INDEX_SUFFIX = ".index.json"
@@ -27,10 +27,17 @@ _HOLDS_OTHER_STATE = re.compile(
 )
 
 
-def lacking_payload(sizes: Mapping[str, int | None], folders: Collection[str] = ()) -> str:
+def holds_data(sizes: Mapping[str, int | None]) -> bool:
+    """Tell whether any file of weights or state holds something. Where none does, names alone are kept of a copy."""
+    return any(size != 0 for name, size in sizes.items() if name.endswith(_DATA))
+
+
+def lacking_payload(
+    sizes: Mapping[str, int | None], folders: Collection[str] = (), *, data_is_there: bool = True
+) -> str:
     """Say which data of a folder is empty or missing, "" where nothing shows that any is.
 
-    - a file of weights, of a trainer's state or of JSON without a byte;
+    - a file of JSON without a byte, and beside others that hold something one of weights or of a trainer's state;
     - `model-00001-of-00004.safetensors` without all four, or an index of shards of which none is there;
     - `optim_world_size_8_rank_0.pt` without all eight (SkyRL with FSDP);
     - a model's or an adapter's configuration without any weights (sharded ones may lie in folders);
@@ -39,9 +46,10 @@ def lacking_payload(sizes: Mapping[str, int | None], folders: Collection[str] = 
     Args:
         sizes: the objects directly in the folder with their bytes, None where that is not known.
         folders: the folders in it.
+        data_is_there: whether any file of the checkpoint `holds_data`.
     """
     return (
-        empty_object(sizes)
+        empty_object(sizes, data_is_there=data_is_there)
         or _lacking_part(sizes, _SHARD, first=1)
         or _lacking_part(sizes, _RANK, first=0)
         or _index_without_shards(sizes)
@@ -50,9 +58,10 @@ def lacking_payload(sizes: Mapping[str, int | None], folders: Collection[str] = 
     )
 
 
-def empty_object(sizes: Mapping[str, int | None]) -> str:
+def empty_object(sizes: Mapping[str, int | None], *, data_is_there: bool) -> str:
     """Say which object is empty that never is when it was written whole, "" where none is."""
-    empty = min((name for name, size in sizes.items() if size == 0 and name.endswith(_NEVER_EMPTY)), default=None)
+    kinds = (".json", *_DATA) if data_is_there else (".json",)
+    empty = min((name for name, size in sizes.items() if size == 0 and name.endswith(kinds)), default=None)
     return f"{empty} is empty" if empty is not None else ""
 
 

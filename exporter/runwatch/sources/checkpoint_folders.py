@@ -30,7 +30,7 @@ from runwatch.parsing.checkpoint_layouts import (
     parse_latest_step,
     read_marker,
 )
-from runwatch.parsing.checkpoint_payloads import RANK_FOLDERS, empty_object, lacking_payload
+from runwatch.parsing.checkpoint_payloads import RANK_FOLDERS, empty_object, holds_data, lacking_payload
 from runwatch.parsing.checkpoint_roots import Root
 from runwatch.parsing.trainer_log_jsonl import TrainerLogEnd
 from runwatch.sources.folder_listing import READ_LIMIT_BYTES, Level, LookFailedError, ObjectStat, ObjectStore
@@ -225,20 +225,27 @@ class FolderLook:
         sizes = _sizes(level)
         markers = STEP_MARKERS.intersection(sizes)
         if step.layout is Layout.LEVANTER or SKYRL_COMMIT in markers or not markers:
-            return empty_object({name: sizes[name] for name in markers})
-        lacking = lacking_payload(sizes, level.folders)
+            return empty_object({name: sizes[name] for name in markers}, data_is_there=False)
+        below: dict[str, dict[str, int | None]] = {}
         for folder in sorted(RANK_FOLDERS.intersection(level.folders)) if step.layout is Layout.SKYRL else ():
-            lacking = lacking or self._lacking_below(step, folder)
+            parts = self._list_parts(step, folder)
+            if parts is None:
+                return f"{folder} is gone"
+            below[folder] = parts
+        is_there = any(map(holds_data, (sizes, *below.values())))
+        lacking = lacking_payload(sizes, level.folders, data_is_there=is_there)
+        for folder, parts in below.items():
+            if not lacking and (lacking := lacking_payload(parts, data_is_there=is_there)):
+                lacking = f"in {folder} {lacking}"
         return lacking
 
-    def _lacking_below(self, step: StepFolder, folder: str) -> str:
+    def _list_parts(self, step: StepFolder, folder: str) -> dict[str, int | None] | None:
         try:
-            lacking = lacking_payload(_sizes(self.store.list_level(self._path(step.name, folder))))
+            return _sizes(self.store.list_level(self._path(step.name, folder)))
         except LookFailedError as failed:
             if failed.failure.reason is not FailureReason.NOT_FOUND:
                 raise
-            return f"{folder} is gone"
-        return f"in {folder} {lacking}" if lacking else ""
+            return None  # deleted since the step folder was listed
 
     def _read_content(self, step: StepFolder, seen: SeenFolder, marker: str) -> bool:
         """Read a marker unless that was done; return False when it is gone since its folder was listed."""
