@@ -114,6 +114,34 @@ def test_a_replay_after_some_tasks_fell_goes_on_from_the_newest_checkpoint_befor
     assert report.measurements.get("mljob_replay_expected_seconds") == pytest.approx(10 * 10.0)
 
 
+@pytest.mark.parametrize(
+    ("kept", "again"),
+    [
+        ([(500, 5000.0)], 1000 - 880),  # a permanent one of long ago
+        ([], 1000 - 880),
+        ([(940, 9400.0)], 1000 - 940),  # more than one is kept: it is known
+    ],
+)
+def test_a_checkpoint_that_was_deleted_while_its_steps_are_done_again(
+    kept: list[tuple[int, float]], again: int
+) -> None:
+    """Levanter keeps one temporary checkpoint. That of step 940 is what was resumed from at 10,300 s; after ten minutes
+    of loading and 30 steps of 10 s each comes that of step 970, and 940 is deleted. In the 900 s up to that save at
+    most 90 steps were made: it did not begin below 880, and certainly not at 500 or at the first step."""
+    said = facts([*gang(0, 0, 10_000, PREEMPTED), *gang(1, 10_300)])
+    saved = [*kept, (970, 11_200.0)]
+    report = report_of((11_210, said), at=11_210, steps=stepping(10_000), saved=saved)
+    assert report.measurements.one_hot("mljob_phase") == "resuming"
+    assert report.measurements.get("mljob_replay_expected_seconds") == pytest.approx(again * 10.0)
+
+
+def test_steps_that_all_have_one_time_expect_no_time_of_a_replay() -> None:
+    said = facts([*gang(0, 0, 1000, PREEMPTED), *gang(1, 1300)])
+    steps = [(step, 900.0) for step in range(100)]
+    report = report_of((2000, said), at=2000, steps=steps, saved=[(90, 1900.0)])
+    assert report.measurements.get("mljob_replay_expected_seconds") in {None, 0.0}
+
+
 def test_the_successor_of_a_link_that_was_preempted_is_the_one_behind_it() -> None:
     links = [attempt("x", 0, 0, 1000, WALL_TIME, link="1"), attempt("x", 0, 1010, 2000, PREEMPTED, link="2")]
     said = facts(links, SchedulerState.PREEMPTED, scheduler_job="2", links=("1", "2", "3"),

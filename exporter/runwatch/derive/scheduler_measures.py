@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -157,7 +158,8 @@ def measure_expected_replay(
     """Set how long the steps that are to be done again will take, while a job waits for or works on them.
 
     The checkpoint resumed from is the newest complete one at or below the high-water step (while resuming: saved
-    before it began again, Unix seconds). Without any complete one all steps are to be done again.
+    before it began again, Unix seconds). Without any complete one all steps are to be done again. The one resumed from
+    may be deleted by the next save, on the way back: the time that this took tells below which step it did not begin.
     """
     steps = summary.steps
     if state.phase != "resuming" or checkpoints is None or steps.step_duration is None:
@@ -165,17 +167,19 @@ def measure_expected_replay(
     if steps.high_water_step is None or steps.first_step is None:
         return []
     until = began + CLOCK_SLACK_SECONDS if began is not None and state.state != "preempted" else None
-    usable = [
-        checkpoint.step
-        for checkpoint in checkpoints.checkpoints
-        if checkpoint.complete
-        and checkpoint.step <= steps.high_water_step
-        and (until is None or checkpoint.saved_at is None or checkpoint.saved_at <= until)
-    ]
+    below = [c for c in checkpoints.checkpoints if c.complete and c.step <= steps.high_water_step]
+    usable = [c.step for c in below if until is None or c.saved_at is None or c.saved_at <= until]
     resumed_from = max(usable, default=steps.first_step - 1)
+    origin = f"the checkpoint of step {resumed_from}" if usable else "no complete checkpoint: from the first step on"
+    on_the_way = min((c for c in below if c.step not in usable), key=lambda c: c.step, default=None)
+    saved_at = on_the_way.saved_at if on_the_way is not None else None
+    if on_the_way is not None and saved_at is not None and began is not None and steps.step_duration > 0:
+        made_at_most = math.ceil((saved_at - began) / steps.step_duration)
+        if on_the_way.step - made_at_most > resumed_from:
+            resumed_from = on_the_way.step - made_at_most
+            origin = f"a deleted checkpoint: step {on_the_way.step}, saved on the way, shows that it is none below"
     again = steps.high_water_step - resumed_from
     measured.set("mljob_replay_expected_seconds", again * steps.step_duration)
-    origin = f"the checkpoint of step {resumed_from}" if usable else "no complete checkpoint: from the first step on"
     text = f"{again} steps to be done again, up to step {steps.high_water_step}, from {origin}"
     return [Evidence("values", text, {"steps": again, "step_duration_seconds": steps.step_duration})]
 
