@@ -68,6 +68,14 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             "sites:\n  m: {scheduler: none, checkpoint_page: 'ftp://x/{path}'}",
             "c.yaml:2: sites.m.checkpoint_page: expected an address that begins with http:// or https://",
         ),
+        (
+            "jobs:\n  - {run: a, bucket: sft, checkpoints: ['gs://b/a', 'gs://b/a-*']}",
+            "c.yaml:2: jobs[0].checkpoints[1]: no `*` here: name the folder itself",
+        ),
+        (
+            "jobs:\n  - run: a\n    bucket: eval\n    trials: {path: /data/a-*}",
+            "c.yaml:4: jobs[0].trials.path: no `*` here",
+        ),
         ("file_roots: [gs://bucket]", "c.yaml:1: file_roots[0]: expected a path on this machine"),
     ],
     ids=lambda value: str(value)[:20].encode("unicode_escape").decode(),

@@ -46,6 +46,7 @@ def semantic_faults(root: Entry) -> Iterator[Fault]:
     yield from _twice_faults(root)
     for job in root.listed("jobs"):
         yield from _readable_faults(job, schedulers)
+        yield from _star_faults(job)
     for discover in root.listed("discover"):
         if isinstance(discover.value, dict):
             yield from discovery_faults(discover, schedulers)
@@ -155,11 +156,22 @@ def _place_faults(job: Entry) -> Iterator[Fault]:
             yield entry.fault("got an empty list: name at least one, or leave the key out")
     for history in history_entries(job):
         yield from _history_faults(history)
-    trials = job.get("trials")
-    path = None if trials is None else trials.get("path")
-    for entry in (*job.listed("checkpoints"), *([] if path is None else [path])):
+    for entry in _folders(job):
         if isinstance(entry.value, str) and scheme(entry.value):
             yield from _store_faults(entry, entry.value)
+
+
+def _folders(job: Entry) -> list[Entry]:
+    """Return the entries that name folders of checkpoints or of trials."""
+    trials = job.get("trials")
+    path = None if trials is None else trials.get("path")
+    return [*job.listed("checkpoints"), *([] if path is None else [path])]
+
+
+def _star_faults(job: Entry) -> Iterator[Fault]:
+    for entry in _folders(job):
+        if isinstance(entry.value, str) and "*" in entry.value:
+            yield entry.fault("no `*` here: name the folder itself (only `discover` looks for what one stands for)")
 
 
 def _store_faults(entry: Entry, address: str) -> Iterator[Fault]:
