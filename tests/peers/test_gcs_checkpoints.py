@@ -180,3 +180,24 @@ def test_a_trainer_log_in_a_bucket_confirms_the_end_for_one_request_each_time_it
     second = reading.look("gs://llama/out")
     assert isinstance(second, CheckpointListing)
     assert (second.completed, len(reading.requests)) == (True, 2)
+
+
+def test_a_rank_of_which_the_part_was_never_uploaded(client: storage.Client) -> None:
+    """An empty object is what a mounted bucket shows of a file that is still being written."""
+    parts = {f"{kind}_world_size_16_rank_{rank}.pt" for kind in ("model", "optim", "extra_state") for rank in range(16)}
+    objects = {"run/latest_ckpt_global_step.txt": b"20"}
+    for step in (10, 20):
+        objects[f"run/global_step_{step}/trainer_state.pt"] = b"x"
+        objects |= {f"run/global_step_{step}/policy/{part}": b"x" for part in parts}
+    missing = "run/global_step_20/policy/optim_world_size_16_rank_11.pt"
+    del objects[missing]
+    upload(client, "ranks", objects)
+    reading = Reading(client)
+    outcome = reading.look("gs://ranks/run")
+    assert listed(outcome) == [(10, True), (20, False)]
+    assert isinstance(outcome, CheckpointListing)
+    assert "in policy of the 16 parts of optim number 11 is missing" in outcome.checkpoints[1].evidence
+    upload(client, "ranks", {missing: b""})
+    assert listed(reading.look("gs://ranks/run")) == [(10, True), (20, False)]
+    upload(client, "ranks", {missing: b"x"})
+    assert listed(reading.look("gs://ranks/run")) == [(10, True), (20, True)]
