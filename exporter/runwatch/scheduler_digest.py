@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from runwatch.derive.attempts import OVER_STATES, SchedulerView, SeenAttempt, Span
 from runwatch.facts import Attempt, AttemptEnd, SchedulerFacts, SchedulerState
-from runwatch.thresholds import COVERAGE_INTERVALS
+from runwatch.thresholds import CLOCK_SLACK_SECONDS, COVERAGE_INTERVALS
 
 ATTEMPTS_KEPT = 5000
 _TASKLESS_STATES = frozenset({SchedulerState.PENDING, SchedulerState.PREEMPTED, SchedulerState.NO_TASKS})
@@ -29,6 +29,12 @@ class _Kept:
     submission: int
     end_seen: float | None = None  # when it was first seen to have ended, or to be gone
     running_seen: float | None = None  # when it was last seen to run
+
+    def may_end_by(self, time: float, now: float) -> bool:
+        """Whether what happened at a time can have ended it between the look that saw it run last, and now."""
+        if self.running_seen is None or (self.attempt.started is not None and time < self.attempt.started):
+            return False
+        return self.running_seen - CLOCK_SLACK_SECONDS <= time <= now + CLOCK_SLACK_SECONDS
 
     @property
     def order(self) -> tuple[float, str]:
@@ -81,7 +87,7 @@ class SchedulerDigest:
         # An answer that does not reach back to the one before may just not have been read whole.
         reaches_back = facts.covered_from is None or (before is not None and facts.covered_from <= before)
         if told and reaches_back:
-            self._note_lost({attempt.key for attempt in facts.attempts}, facts.covered_from, now)
+            self._note_lost(facts, now)
         self._attempts_known = self._attempts_known or _knows_interruptions(facts, now, self.interval)
         self._note_coverage(facts.covered_from, now, told)
         if facts.suspended or was_suspended:
@@ -145,12 +151,19 @@ class SchedulerDigest:
             elif kept.end_seen is None:
                 kept.end_seen = now
 
-    def _note_lost(self, shown: set[str], covered_from: float | None, now: float) -> None:
-        """Note attempts that are shown no more. All that ran since `covered_from` are shown, so they ended before."""
+    def _note_lost(self, facts: SchedulerFacts, now: float) -> None:
+        """Note attempts that are shown no more. All that ran since `covered_from` are shown, so they ended before.
+
+        Where the whole gang was told to stop since they were last seen to run, that ended them.
+        """
+        shown, covered_from = {attempt.key for attempt in facts.attempts}, facts.covered_from
         for key, kept in self._kept.items():
             if key in shown or kept.end_seen is not None:
                 continue
             seen = kept.running_seen
+            stop = next((stop for stop in facts.stops if kept.may_end_by(stop.time, now)), None)
+            if stop is not None:
+                kept.attempt = replace(kept.attempt, ended=stop.time, end=stop.end, detail=stop.detail)
             ended_before = covered_from is not None and seen is not None and seen <= covered_from
             kept.end_seen = covered_from if ended_before else now
 
@@ -232,7 +245,7 @@ def _resolve(
         exact = facts.ended is not None
         end = _ENDS_WITH_JOB.get(facts.state, AttemptEnd.UNKNOWN)
     elif end is AttemptEnd.RUNNING and ended is not None:
-        end = AttemptEnd.UNKNOWN
+        end = attempt.end_if_lost
     if ended is not None and attempt.started is not None:
         ended = max(ended, attempt.started)
     return SeenAttempt(

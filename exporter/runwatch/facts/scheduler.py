@@ -53,7 +53,8 @@ class Attempt:
 
     `key` names the attempt uniquely and for ever (task and number, pod uid, SLURM job id and restart count), so that
     what a scheduler forgets can be kept. `link` is the scheduler's id of the job it belongs to: links of one restart
-    chain differ in it.
+    chain differ in it. `end_if_lost` is how one that runs ended, should the scheduler show it no more at the next look:
+    it was already being stopped, and `detail` says why.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Attempt:
     end: AttemptEnd
     exit_code: int | None = None
     detail: str = ""
+    end_if_lost: AttemptEnd = AttemptEnd.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ class SchedulerFacts:
     that the scheduler still shows, `covered_from` since when (Unix seconds) they are complete: the interruptions of
     an interval before it are not known; None when the scheduler shows only the present (then the time since this
     job is read without a break counts). `suspended` tells that its tasks are stopped where they are, for the good of
-    another job, and go on later: no attempt ends by that.
+    another job, and go on later: no attempt ends by that. `stops` are the times at which the whole gang was told to
+    stop, as far as they are still known.
     """
 
     scheduler_job: str
@@ -122,6 +125,7 @@ class SchedulerFacts:
     attempts: tuple[Attempt, ...] = ()
     covered_from: float | None = None
     suspended: bool = False
+    stops: tuple[GangStop, ...] = ()
     successor: Successor | None = None
     links: tuple[str, ...] = ()
     peak_memory_bytes: float | None = None

@@ -52,7 +52,7 @@ def attempts_of(pod: Json, status: Json, restarts: int, link: str, stops: tuple[
         found.append(_ended(f"{pod_uid}:{max(0, number)}", link, last, told, pod if is_final else {}))
     if "running" in state:
         started = fields.moment(state, "running", "startedAt")
-        how, ended, detail = AttemptEnd.RUNNING, None, ""
+        how, ended, detail, if_lost = AttemptEnd.RUNNING, None, "", AttemptEnd.UNKNOWN
         if lost_with_its_node(pod):
             ended = fields.moment(fields.condition(pod, "Ready"), "lastTransitionTime")
             how, detail = AttemptEnd.PREEMPTED, "evicted from a node that does not answer"
@@ -60,7 +60,10 @@ def attempts_of(pod: Json, status: Json, restarts: int, link: str, stops: tuple[
             # Its node is gone: the control plane ended the pod, and its containers stay as they were last heard of.
             how, detail = final_end(pod, {}, stops)
             ended = fields.moment(fields.true_condition(pod, "DisruptionTarget"), "lastTransitionTime")
-        found.append(Attempt(f"{pod_uid}:{restarts}", link, started, ended, how, None, detail))
+        elif fields.deletion_requested(pod) is not None or fields.true_condition(pod, "DisruptionTarget"):
+            # Its end is shown for seconds only, then the pod is removed.
+            if_lost, detail = final_end(pod, {}, stops)
+        found.append(Attempt(f"{pod_uid}:{restarts}", link, started, ended, how, None, detail, if_lost))
     elif final and not never_made:
         blamed = _blamed(pod, final)
         found.append(_ended(f"{pod_uid}:{restarts}", link, blamed, final_end(pod, blamed, stops), pod))

@@ -85,6 +85,7 @@ def gang_facts(gang: Gang, *, ran_before: bool = False, started_before: float | 
         failures=workloads.failure_count(gang),
         attempts=attempts,
         covered_from=covered_from(gang, pods),
+        stops=workloads.gang_stops(gang),
         accelerators=chips.count or None,
         accelerator_type=chips.type if chips.count else "",
     )
@@ -100,8 +101,9 @@ def facts_at(facts: SchedulerFacts, at: float, *, is_now: bool) -> SchedulerFact
     """
     attempts = tuple(_attempt_at(found, at) for found in facts.attempts if found.started is None or found.started <= at)
     started = facts.started if facts.started is not None and facts.started <= at else None
+    stops = tuple(stop for stop in facts.stops if stop.time <= at)
     if is_now:
-        return replace(facts, attempts=attempts, started=started)
+        return replace(facts, attempts=attempts, started=started, stops=stops)
     return replace(
         facts,
         state=SchedulerState.UNKNOWN,
@@ -114,6 +116,7 @@ def facts_at(facts: SchedulerFacts, at: float, *, is_now: bool) -> SchedulerFact
         preemptions=None,
         failures=None,
         attempts=attempts,
+        stops=stops,
     )
 
 
