@@ -96,6 +96,20 @@ def test_a_job_of_another_kind_whose_pods_were_cleaned_up_ended_as_kueue_says(
     assert (facts.state, facts.ended) == (state, None if state is SchedulerState.UNKNOWN else T0 + 400)
 
 
+def test_a_job_with_its_quota_waits_for_an_admission_check(watch: Watch) -> None:
+    whole = watch.server.put("jobs", job("train", suspend=True, status={"conditions": [condition("Suspended", 1)]}))
+    held = workload(whole, condition("QuotaReserved", 10))
+    held["status"]["admissionChecks"] = [
+        {"name": "budget", "state": "Ready", "message": ""},
+        {"name": "dws-prov", "state": "Pending", "message": "Waiting for resources. Currently there are not enough."},
+    ]
+    watch.server.put("workloads", held)
+    facts = watch.facts("train")
+    assert (facts.state, facts.waiting) == (SchedulerState.PENDING, "unknown")
+    assert "dws-prov: Waiting for resources." in facts.detail
+    assert "budget" not in facts.detail
+
+
 @pytest.mark.parametrize(
     ("reason", "state", "end"),
     [

@@ -137,7 +137,8 @@ def test_a_preempted_pod_that_was_replaced(watch: Watch) -> None:
         status=status,
     )
     facts = watch.facts("train")
-    assert (facts.state, facts.waiting) == (SchedulerState.PREEMPTED, "")
+    # Before its first step it is in bring-up, where what it waits for is shown.
+    assert (facts.state, facts.waiting) == (SchedulerState.PREEMPTED, "capacity")
     assert facts.tasks == TaskCounts(pending=1)
     assert facts.covered_from == T0
     watch.server.put("pods", pod("train-b", whole, "Running", running(400), made=110))
@@ -258,7 +259,7 @@ def test_a_job_that_kueue_holds_back_preempts_and_lets_run_again(watch: Watch) -
     asked = {"deletionTimestamp": stamp(126), "deletionGracePeriodSeconds": 30}
     watch.server.put("pods", pod("train-a", whole, "Failed", terminated(20, 100, 137), meta=asked))
     facts = watch.facts("train")
-    assert (facts.state, facts.waiting, facts.preemptions) == (SchedulerState.PREEMPTED, "", 1)
+    assert (facts.state, facts.waiting, facts.preemptions) == (SchedulerState.PREEMPTED, "quota", 1)
     assert [(found.end, found.exit_code) for found in facts.attempts] == [(AttemptEnd.PREEMPTED, 137)]
 
     watch.server.remove("pods", "train-a")

@@ -233,9 +233,12 @@ def _ended_at_pods_deadline(attempts: Sequence[Attempt]) -> bool:
 def _suspended(gang: Gang, ran: bool) -> _Standing:
     if workloads.ended_at_its_limit(gang):
         return _Standing(SchedulerState.TIMEOUT, detail="Kueue stopped it at its maximum execution time")
+    checks = workloads.open_checks(gang)
+    # Once it has its quota, a check is what it waits for, such as nodes that are being provisioned: its name tells.
+    waits, why = ("unknown", f"it has its quota, and waits for {checks}") if checks else ("quota", "not admitted yet")
     if ran:
-        return _Standing(SchedulerState.PREEMPTED, detail="suspended after it ran")
-    return _Standing(SchedulerState.PENDING, "quota", "suspended: not admitted yet")
+        return _Standing(SchedulerState.PREEMPTED, waits, fields.one_line("suspended after it ran", why))
+    return _Standing(SchedulerState.PENDING, waits, fields.one_line("suspended", why))
 
 
 def _held_back(gang: Gang, ran: bool) -> _Standing:
@@ -257,7 +260,8 @@ def _pending(gang: Gang, pods: Sequence[PodRecord], tasks: TaskCounts, ran: bool
             SchedulerState.RUNNING, detail=fields.one_line("its containers are started again", first.detail)
         )
     if ran:
-        return _Standing(SchedulerState.PREEMPTED, detail=fields.one_line("it ran, and waits", first.detail))
+        word = "quota" if workloads.waits_for_quota(gang) else first.waiting
+        return _Standing(SchedulerState.PREEMPTED, word, fields.one_line("it ran, and waits", first.detail))
     if tasks.succeeded:
         return _Standing(SchedulerState.RUNNING, detail="between two pods")
     if workloads.waits_for_quota(gang):

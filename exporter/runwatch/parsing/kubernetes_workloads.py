@@ -210,6 +210,18 @@ def waits_for_quota(gang: Gang) -> bool:
     return gang.workload is not None and fields.text(reserved, "status") != "True"
 
 
+def open_checks(gang: Gang) -> str:
+    """Return the admission checks that a job with its quota still waits for, each with what it says; "" for none."""
+    if gang.workload is None or waits_for_quota(gang):
+        return ""
+    waits = [
+        check
+        for check in fields.items(gang.workload, "status", "admissionChecks")
+        if fields.text(check, "state") != "Ready"
+    ]
+    return ", ".join(fields.one_line(fields.text(check, "name"), fields.text(check, "message")) for check in waits)
+
+
 def runs_elsewhere(gang: Gang) -> bool:
     """Whether another controller than the cluster's own makes its pods, as MultiKueue does in another cluster."""
     manager = fields.text(gang.record, "spec", "managedBy")
