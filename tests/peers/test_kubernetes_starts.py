@@ -89,6 +89,18 @@ def test_tasks_that_are_done_count_when_their_pods_are_removed(
     assert watch.facts("train").tasks == tasks
 
 
+def test_a_proxy_that_outlives_the_trainer_keeps_the_job_up_and_that_is_said(watch: Watch) -> None:
+    whole = watch.server.put("jobs", job("train"))
+    found = pod("train-a", whole, "Running", terminated(20, 900, 1))
+    found["spec"]["containers"].append({"name": "istio-proxy"})
+    found["status"]["containerStatuses"].append({"name": "istio-proxy", "state": running(5), "restartCount": 0})
+    watch.server.put("pods", found)
+    facts = watch.facts("train")
+    assert facts.state is SchedulerState.RUNNING
+    assert facts.detail == "its main containers ended, and others beside them keep their pods up"
+    assert [attempt.exit_code for attempt in facts.attempts] == [1]
+
+
 def test_jobs_whose_pods_are_in_another_cluster_run_there(watch: Watch) -> None:
     """MultiKueue: the status is copied from the cluster that runs the job, where its pods are."""
     elsewhere = {"managedBy": "kueue.x-k8s.io/multikueue"}

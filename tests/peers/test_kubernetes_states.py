@@ -317,6 +317,8 @@ def test_a_container_that_crashes_again_and_again_runs_on(watch: Watch) -> None:
     )
     facts = watch.facts("train")
     assert (facts.state, facts.tasks) == (SchedulerState.RUNNING, TaskCounts(pending=1))
+    # To the Job each of these restarts counts towards its limit, though no pod of it failed.
+    assert facts.failures == 4
     assert facts.attempts == (
         Attempt(facts.attempts[0].key, "job/train", T0 + 200, T0 + 210, AttemptEnd.FAILED, 1, "Error: exit 1"),
     )

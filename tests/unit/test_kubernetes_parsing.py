@@ -212,7 +212,7 @@ def test_a_restart_that_the_kubelet_counted_at_once_has_the_number_before() -> N
     found = read_pod(pod("t", None, "Running", waiting("ContainerCreating"), last=lost, restarts=3), link="l")
     (attempt,) = found.attempts
     assert attempt.key.endswith(":2")
-    assert (attempt.end, attempt.started, found.hidden_restarts) == (AttemptEnd.UNKNOWN, None, True)
+    assert (attempt.end, attempt.started, found.restarts) == (AttemptEnd.UNKNOWN, None, 3)
 
 
 UNSCHEDULED: Object = {"spec": {"nodeName": ""}, "status": {"startTime": None}}

@@ -82,7 +82,7 @@ def gang_facts(gang: Gang, *, ran_before: bool = False, started_before: float | 
         tasks=None if standing.state is SchedulerState.UNKNOWN or workloads.runs_elsewhere(gang) else tasks,
         tasks_expected=None if gang.is_held_back else workloads.gang_size(gang),
         preemptions=workloads.preemptions(gang),
-        failures=workloads.failure_count(gang),
+        failures=_failures(gang, pods),
         attempts=attempts,
         covered_from=covered_from(gang, pods),
         stops=workloads.gang_stops(gang),
@@ -206,8 +206,7 @@ def _standing(
     if gang.kind is WorkloadKind.PODS and not tasks.running and not tasks.pending:
         return _ended_pods(pods, attempts)
     if tasks.running:
-        leaving = "being deleted" if fields.deletion_requested(gang.record) is not None else ""
-        return _Standing(SchedulerState.RUNNING, detail=leaving)
+        return _Standing(SchedulerState.RUNNING, detail=_said_of_running(gang, pods))
     if fields.deletion_requested(gang.record) is not None:
         return _Standing(SchedulerState.KILLED, detail="the job was deleted")
     if workloads.suspended(gang):
@@ -215,6 +214,15 @@ def _standing(
     if tasks.pending:
         return _pending(gang, pods, tasks, ran)
     return _without_live_tasks(gang, pods, tasks, attempts, ran)
+
+
+def _said_of_running(gang: Gang, pods: Sequence[PodRecord]) -> str:
+    if fields.deletion_requested(gang.record) is not None:
+        return "being deleted"
+    newest = [pod.attempts[-1] for pod in pods if pod.phase is TaskPhase.RUNNING and pod.attempts]
+    if newest and all(attempt.end is not AttemptEnd.RUNNING for attempt in newest):
+        return "its main containers ended, and others beside them keep their pods up"
+    return ""
 
 
 def _ended_at_pods_deadline(attempts: Sequence[Attempt]) -> bool:
@@ -323,6 +331,14 @@ def _end_of_failed(pod: PodRecord) -> AttemptEnd:
     return AttemptEnd.CANCELLED if pod.terminating and pod.end is AttemptEnd.UNKNOWN else pod.end
 
 
+def _failures(gang: Gang, pods: Sequence[PodRecord]) -> int | None:
+    """Count as a Job does towards its `backoffLimit`: pods that failed, and restarts within those that are there."""
+    counted = workloads.failure_count(gang)
+    if counted is None:
+        return None
+    return counted + sum(pod.restarts for pod in pods if pod.phase is not TaskPhase.FAILED)
+
+
 def _started(attempts: Sequence[Attempt], started_before: float | None) -> float | None:
     """The first start that is known. `status.startTime` of a Job is when its controller took it up, not a start."""
     known = [found.started for found in attempts if found.started is not None]
@@ -350,7 +366,7 @@ def covered_from(gang: Gang, pods: Sequence[PodRecord]) -> float | None:
     again more than once (the API keeps one earlier start). Pods must be listed before Jobs: a pod that was removed
     before is in the Job's count then. Limit: a pod that was removed before its Job ever counted it is not missed.
     """
-    if gang.kind is WorkloadKind.PODS or any(pod.hidden_restarts for pod in pods):
+    if gang.kind is WorkloadKind.PODS or any(pod.restarts > 1 for pod in pods):
         return None
     if gang.kind is WorkloadKind.JOBSET and not _whole_first_try(gang):
         return None

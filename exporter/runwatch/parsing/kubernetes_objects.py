@@ -27,9 +27,9 @@ class TaskPhase(StrEnum):
 class PodRecord:
     """One pod. Times are Unix seconds; `index` is its completion index in an indexed Job.
 
-    `hidden_restarts` says that its container was started again more often than the API shows. `in_place` says that it
-    has its node and was started before, so that what it waits for is a restart there. `previous_log` says that the
-    newest lines are those of the container before. `end` is how its newest start ended, or the pod without any.
+    `restarts` counts how often its main container was started again in it; the API shows one of them. `in_place` says
+    that it has its node and was started before, so that what it waits for is a restart there. `previous_log` says that
+    the newest lines are those of the container before. `end` is how its newest start ended, or the pod without any.
     """
 
     name: str
@@ -44,7 +44,7 @@ class PodRecord:
     attempts: tuple[Attempt, ...]
     end: AttemptEnd
     container: str
-    hidden_restarts: bool
+    restarts: int
     in_place: bool
     previous_log: bool
     has_controller: bool
@@ -79,7 +79,7 @@ def read_pod(pod: Json, *, link: str, stops: tuple[GangStop, ...] = ()) -> PodRe
         attempts=attempts,
         end=attempts[-1].end if attempts else final_end(pod, {}, stops)[0],
         container=main,
-        hidden_restarts=restarts > 1,
+        restarts=restarts,
         in_place=bool(last) or fields.text(pod, "status", "phase") == "Running",
         previous_log=waits and bool(last),
         has_controller=bool(fields.controller(pod)),
