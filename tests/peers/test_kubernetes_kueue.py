@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runwatch.facts import AttemptEnd, SchedulerState, TaskCounts
+from runwatch.facts import AttemptEnd, FailureReason, SchedulerState, TaskCounts
 from tests.peers.kubernetes_fixtures import Watch, kubernetes_server, watch
 from tests.peers.kubernetes_objects import (
     T0,
@@ -63,6 +63,19 @@ def test_a_job_of_another_kind_is_there_while_kueue_holds_it_back(watch: Watch) 
     put_workers(watch, "Pending", None, 300, spec={"nodeName": ""})
     again = watch.facts("train")
     assert (again.state, again.identity, again.preemptions) == (SchedulerState.PREEMPTED, first.identity, 1)
+
+
+def test_a_job_of_another_kind_is_not_gone_while_workloads_cannot_be_read(watch: Watch) -> None:
+    watch.server.forbidden = {"workloads"}
+    put_workers(watch, "Running", running(20), 12)
+    watch.server.put("pods", pod("bare", None, "Running", running(20)))
+    assert watch.facts("train").state is SchedulerState.RUNNING
+    assert watch.facts("bare").state is SchedulerState.RUNNING
+    watch.server.objects["pods"].clear()
+    failure = watch.failure("train")
+    assert (failure.reason, failure.is_answer) == (FailureReason.AUTH, False)
+    # Nothing but its pods ever stood for that one.
+    assert watch.facts("bare").state is SchedulerState.GONE
 
 
 def test_pods_that_their_operator_makes_anew_are_no_other_job(watch: Watch) -> None:

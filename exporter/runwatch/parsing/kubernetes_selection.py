@@ -80,7 +80,7 @@ class NamespaceObjects:
         pods: all pods.
         jobs: all Jobs.
         jobsets: all JobSets, None where they could not be read (which is not "there are none").
-        workloads: Kueue's Workloads, empty where they could not be read.
+        workloads: Kueue's Workloads, None where they could not be read.
     """
 
     def __init__(
@@ -88,16 +88,17 @@ class NamespaceObjects:
         pods: Sequence[Json],
         jobs: Sequence[Json],
         jobsets: Sequence[Json] | None,
-        workloads: Sequence[Json] = (),
+        workloads: Sequence[Json] | None = (),
     ) -> None:
         self.pods = tuple(pods)
         self.jobs = tuple(jobs)
         self.jobsets_known = jobsets is not None
         self.jobsets = tuple(jobsets or ())
+        self.workloads_known = workloads is not None
         self._records = {fields.uid(record): record for record in (*self.jobs, *self.jobsets)}
         self._job_named = {fields.name(job): job for job in self.jobs}
         self._jobset_named = {fields.name(jobset): jobset for jobset in self.jobsets}
-        by_age = sorted(workloads, key=lambda found: (fields.created(found) or 0.0, fields.uid(found)))
+        by_age = sorted(workloads or (), key=lambda found: (fields.created(found) or 0.0, fields.uid(found)))
         self._workloads = {owner: workload for workload in by_age for owner in fields.owner_uids(workload)}
         self._workload_named = {
             fields.text(owner, "name"): workload

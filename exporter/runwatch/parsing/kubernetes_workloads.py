@@ -67,6 +67,12 @@ class Gang:
         return min((time for pod in self.pods if (time := fields.created(pod)) is not None), default=None)
 
     @property
+    def is_of_another_kind(self) -> bool:
+        """Whether it has a record of a kind that is not read: something controls all its pods, or its Workload."""
+        owned = self.pods or [self.workload]
+        return not self.record and all(fields.controller(found) for found in owned)
+
+    @property
     def is_held_back(self) -> bool:
         """Whether there is nothing of it but its Workload."""
         return not self.record and not self.pods

@@ -85,7 +85,7 @@ class NamespaceLister:
             _made_by(pods, at),
             _made_by(jobs, at),
             None if jobsets is None else _made_by(jobsets, at),
-            _made_by(workloads or [], at),
+            None if workloads is None else _made_by(workloads, at),
         )
 
     def _list_optional(self, resource: Resource, namespace: str, deadline: float) -> list[Json] | Failure | None:

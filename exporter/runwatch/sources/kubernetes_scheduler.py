@@ -46,6 +46,7 @@ class _Seen:
     identity: str
     ran: bool
     started: float | None
+    is_of_another_kind: bool
 
 
 class KubernetesScheduler:
@@ -225,7 +226,7 @@ class KubernetesScheduler:
             started_before=None if before is None else before.started,
         )
         ran = bool(facts.attempts) or (before is not None and before.ran)
-        self._seen[run] = _Seen(gang.identity, ran, facts.started)
+        self._seen[run] = _Seen(gang.identity, ran, facts.started, gang.is_of_another_kind)
         return facts if self._at is None else facts_at(facts, self._at, is_now=self._is_now)
 
     def _not_there(self, run: str, reference: JobReference, objects: NamespaceObjects) -> SchedulerFacts | Failure:
@@ -234,6 +235,11 @@ class KubernetesScheduler:
                 FailureReason.AUTH, f"{reference.shown} is no Job and no pod, and JobSets cannot be read: not allowed?"
             )
         before = self._seen.get(run)
+        if before is not None and before.is_of_another_kind and not objects.workloads_known:
+            # While Kueue holds such a job back it has no pod, and only its Workload shows that it is there.
+            return Failure(
+                FailureReason.AUTH, f"{reference.shown} has no pods, and Workloads cannot be read: not allowed?"
+            )
         identity = "" if before is None else before.identity
         if not self._is_now:
             return SchedulerFacts(reference.shown, SchedulerState.UNKNOWN, "it is not there today", identity)
