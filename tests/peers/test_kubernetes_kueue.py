@@ -44,6 +44,8 @@ def test_a_job_of_another_kind_is_there_while_kueue_holds_it_back(watch: Watch) 
     assert watch.facts("job/train").state is SchedulerState.GONE
 
     watch.server.put("workloads", workload(PYTORCH_JOB, *ADMITTED))
+    facts = watch.facts("train")
+    assert (facts.state, facts.waiting) == (SchedulerState.PENDING, "unknown")
     put_workers(watch, "Running", running(20), 12)
     first = watch.facts("train")
     assert (first.state, first.tasks_expected, first.preemptions) == (SchedulerState.RUNNING, 2, None)
@@ -59,7 +61,7 @@ def test_a_job_of_another_kind_is_there_while_kueue_holds_it_back(watch: Watch) 
 
     # Admitted again, its operator makes all pods anew: that is no other job.
     watch.server.put("workloads", workload(PYTORCH_JOB, *ADMITTED, evictions=1))
-    assert watch.facts("train").state is SchedulerState.NO_TASKS
+    assert watch.facts("train").state is SchedulerState.PREEMPTED
     put_workers(watch, "Pending", None, 300, spec={"nodeName": ""})
     again = watch.facts("train")
     assert (again.state, again.identity, again.preemptions) == (SchedulerState.PREEMPTED, first.identity, 1)

@@ -95,7 +95,9 @@ def _held_back(gang: Gang, ran: bool) -> Standing:
     if fields.true_condition(gang.workload, "Finished"):
         return Standing(SchedulerState.UNKNOWN, detail="Kueue says that it is over, and not how")
     if workloads.admitted(gang):
-        return Standing(SchedulerState.NO_TASKS, detail="Kueue admitted it, and it has no pods")
+        # Its pods may come under other names, as a RayJob's cluster does: that there are none is no claim to make.
+        state = SchedulerState.PREEMPTED if ran else SchedulerState.PENDING
+        return Standing(state, "unknown", "Kueue admitted it, and no pods of its name are there yet")
     return _suspended(gang, ran)
 
 
