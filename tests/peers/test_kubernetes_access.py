@@ -56,6 +56,26 @@ def test_the_log_is_that_of_the_first_task_s_newest_pod(watch: Watch) -> None:
     assert {key: value.lower() for key, value in request.query.items()} == wanted
 
 
+def put_kubeflow_pod(watch: Watch, name: str, role: str, number: int, made: float) -> None:
+    owner = {"kind": "PyTorchJob", "metadata": {"name": "train", "uid": "p1"}}
+    labels = {"training.kubeflow.org/replica-type": role, "training.kubeflow.org/replica-index": str(number)}
+    watch.server.put("pods", pod(name, owner, "Running", running(made + 5), made=made, labels=labels))
+    watch.server.logs[("runs", name, False)] = [f"line of {name}"]
+
+
+def test_the_log_of_bare_pods_is_that_of_their_leader_whoever_was_made_last(watch: Watch) -> None:
+    """Only rank 0 prints the steps. A worker was made anew at 900 s, another a second after the leader."""
+    put_kubeflow_pod(watch, "train-master-0", "master", 0, 0)
+    put_kubeflow_pod(watch, "train-worker-0", "worker", 0, 1)
+    put_kubeflow_pod(watch, "train-worker-10", "worker", 10, 900)
+    assert watch.source.log_tail("train", 3) == ("line of train-master-0",)
+    for number, made in ((10, 0.0), (0, 1.0), (2, 900.0)):
+        watch.server.put("pods", pod(f"bare-{number}", None, "Running", running(made + 5), made=made))
+        watch.server.logs[("runs", f"bare-{number}", False)] = [f"line of {number}"]
+    watch.poll("bare")
+    assert watch.source.log_tail("bare", 3) == ("line of 0",)
+
+
 def test_a_log_of_long_lines_keeps_the_newest(watch: Watch) -> None:
     put_ranks(watch.server)
     watch.server.logs[("runs", "train-0-new", False)] = [f"{number} " + "x" * 50_000 for number in range(100)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from runwatch.facts import Failure, FailureReason
 from runwatch.parsing import kubernetes_fields as fields
+from runwatch.parsing.kubernetes_fields import Json
 from runwatch.parsing.kubernetes_gangs import gang_pods
 from runwatch.parsing.kubernetes_objects import PodRecord
 from runwatch.parsing.kubernetes_workloads import Gang
@@ -14,6 +16,16 @@ from runwatch.sources.kubernetes_client import KubernetesApi
 from runwatch.sources.log_tails import Tail
 
 MAX_BYTES = 1024 * 1024
+ROLE_LABELS = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role", "ray.io/node-type")
+LEADERS = frozenset({"master", "chief", "launcher", "leader", "head"})
+"""Roles, by these labels, of the pod that speaks for the others."""
+
+INDEX_LABELS = (
+    "training.kubeflow.org/replica-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "apps.kubernetes.io/pod-index",
+)
+_NUMBER_AT_THE_END = re.compile(r"-(\d+)\Z")
 
 
 def read_log_tail(api: KubernetesApi, gang: Gang, max_lines: int, deadline: float) -> Tail | Failure:
@@ -51,7 +63,8 @@ def read_log_tail(api: KubernetesApi, gang: Gang, max_lines: int, deadline: floa
 def spokesman(gang: Gang) -> tuple[str, PodRecord] | None:
     """Return namespace and record of the pod whose log is the job's: the first task's newest pod that started.
 
-    The first task is completion index 0 of the first Job of the first replicated job.
+    The first task is completion index 0 of the first Job of the first replicated job; of bare pods the leader by its
+    role, else that of the lowest number. Where pods have no number it is the one made last.
     """
     order = {
         fields.text(replicated, "name"): place
@@ -62,7 +75,7 @@ def spokesman(gang: Gang) -> tuple[str, PodRecord] | None:
             (
                 order.get(fields.label(pod, "jobset.sigs.k8s.io/replicatedjob-name"), 0),
                 _number(fields.label(pod, "jobset.sigs.k8s.io/job-index")),
-                record.index or 0,
+                *_rank(pod, record),
                 -(record.created or 0.0),
                 record.name,
             ),
@@ -72,6 +85,18 @@ def spokesman(gang: Gang) -> tuple[str, PodRecord] | None:
         if record.attempts
     ]
     return min(candidates, key=lambda pair: pair[0])[1] if candidates else None
+
+
+def _rank(pod: Json, record: PodRecord) -> tuple[bool, int]:
+    if record.index is not None:
+        return False, record.index
+    follows = not any(fields.label(pod, key).lower() in LEADERS for key in ROLE_LABELS)
+    numbered = _NUMBER_AT_THE_END.search(record.name)
+    # Names that the API makes up may end in digits by chance; a StatefulSet asks for such names, and gives its own.
+    of_a_set = fields.text(fields.controller(pod), "kind") == "StatefulSet"
+    is_made_up = bool(fields.text(pod, "metadata", "generateName")) and not of_a_set
+    by_name = numbered[1] if numbered is not None and not is_made_up else ""
+    return follows, _number(fields.label(pod, *INDEX_LABELS) or by_name)
 
 
 def _number(written: str) -> int:
