@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import uvicorn
@@ -73,6 +74,7 @@ def status(code: int, reason: str, message: str, **headers: str) -> Response:
 class KubernetesApiServer:
     """Runs in a thread of this process until `close`. `requests` holds every request that came.
 
+    Lines of a log were written `log_line_seconds` after one another, the first at `log_begins` (Unix seconds).
     `forbidden` are plurals that answer 403; `installed` are the custom resources that there are, as plural to version.
     `compact_after` of a listing is how many pages are served before its snapshot is compacted (once for each number).
     """
@@ -81,6 +83,8 @@ class KubernetesApiServer:
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         self.namespaces = {"runs"}
         self.logs: dict[tuple[str, str, bool], list[str]] = {}
+        self.log_begins = 1_790_000_000.0
+        self.log_line_seconds = 1.0
         self.requests: list[Asked] = []
         self.forbidden: set[str] = set()
         self.installed: dict[str, str] = {"jobsets": "v1alpha2", "workloads": "v1beta2"}
@@ -215,6 +219,11 @@ class KubernetesApiServer:
         lines = self.logs.get((request.path_params["namespace"], request.path_params["name"], previous))
         if lines is None:
             return status(404, "NotFound", "pods not found")
+        if query.get("timestamps", "").lower() == "true":
+            times = (self.log_begins + number * self.log_line_seconds for number in range(len(lines)))
+            # Nanoseconds, as kubelets write them.
+            stamps = (datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f123Z") for time in times)
+            lines = [f"{stamp} {line}" for stamp, line in zip(stamps, lines, strict=True)]
         tail, limit = int(query.get("tailLines") or 0), int(query.get("limitBytes") or 0)
         body = "".join(f"{line}\n" for line in (lines[-tail:] if tail else lines)).encode()
         return Response(body[:limit] if limit else body, media_type="text/plain")

@@ -33,6 +33,12 @@ def index(number: int, made: float = 0.0) -> Object:
     return {"labels": {"batch.kubernetes.io/job-completion-index": str(number)}, "made": made}
 
 
+def texts(found: Tail | Failure) -> tuple[list[str], bool]:
+    """The lines of a tail without their times, and whether they are the whole log."""
+    assert isinstance(found, Tail), found
+    return [line if isinstance(line, str) else line.text for line in found.lines], found.is_whole
+
+
 def put_ranks(server: KubernetesApiServer) -> None:
     """Rank 0 was started twice, rank 1 once."""
     whole = server.put("jobs", job("train", size=2))
@@ -48,11 +54,11 @@ def test_the_log_is_that_of_the_first_task_s_newest_pod(watch: Watch) -> None:
     watch.facts("train")
     asked = len(watch.server.requests)
     newest = ["train-0-new line 297", "train-0-new line 298", "train-0-new line 299"]
-    assert watch.source.log_tail("train", 3) == Tail(newest, is_whole=False)
+    assert texts(watch.source.log_tail("train", 3)) == (newest, False)
     # The poll's listing is shared: the log itself is the only request.
     (request,) = watch.server.requests[asked:]
     assert request.path == "/api/v1/namespaces/runs/pods/train-0-new/log"
-    wanted = {"container": "main", "tailLines": "3", "limitBytes": "1048576", "previous": "false"}
+    wanted = {"container": "main", "tailLines": "3", "limitBytes": "1048576", "previous": "false", "timestamps": "true"}
     assert {key: value.lower() for key, value in request.query.items()} == wanted
 
 
@@ -68,30 +74,47 @@ def test_the_log_of_bare_pods_is_that_of_their_leader_whoever_was_made_last(watc
     put_kubeflow_pod(watch, "train-master-0", "master", 0, 0)
     put_kubeflow_pod(watch, "train-worker-0", "worker", 0, 1)
     put_kubeflow_pod(watch, "train-worker-10", "worker", 10, 900)
-    assert watch.source.log_tail("train", 3) == ("line of train-master-0",)
+    assert texts(watch.source.log_tail("train", 3)) == (["line of train-master-0"], True)
     for number, made in ((10, 0.0), (0, 1.0), (2, 900.0)):
         watch.server.put("pods", pod(f"bare-{number}", None, "Running", running(made + 5), made=made))
         watch.server.logs[("runs", f"bare-{number}", False)] = [f"line of {number}"]
     watch.poll("bare")
-    assert watch.source.log_tail("bare", 3) == ("line of 0",)
+    assert texts(watch.source.log_tail("bare", 3)) == (["line of 0"], True)
+
+
+def test_each_line_of_a_log_has_the_time_at_which_it_began(watch: Watch) -> None:
+    """A bar that is redrawn in its line was drawn later, nobody knows when. The line's own text stays as it is."""
+    put_ranks(watch.server)
+    watch.server.log_begins, watch.server.log_line_seconds = T0, 20.0
+    lines = ["2026-09-21T00:00:00Z own stamp", "\r 1/4 [00:20]\r 2/4 [00:40]", "", "done"]
+    watch.server.logs[("runs", "train-0-new", False)] = lines
+    found = watch.source.log_tail("train", 10)
+    assert isinstance(found, Tail)
+    lines_found = [line for line in found.lines if not isinstance(line, str)]
+    assert [(line.text, None if line.time is None else round(line.time - T0, 3)) for line in lines_found] == [
+        ("2026-09-21T00:00:00Z own stamp", 0.0),
+        (" 1/4 [00:20]", 20.0),
+        (" 2/4 [00:40]", None),
+        ("done", 60.0),
+    ]
 
 
 def test_a_log_of_long_lines_keeps_the_newest(watch: Watch) -> None:
     put_ranks(watch.server)
     watch.server.logs[("runs", "train-0-new", False)] = [f"{number} " + "x" * 50_000 for number in range(100)]
-    found = watch.source.log_tail("train", 100)
-    assert isinstance(found, Tail)
+    found, is_whole = texts(watch.source.log_tail("train", 100))
     # 100 and 25 lines of 50 kB are over 1 MiB; of 6 lines the last is the log's last.
-    assert [str(line).split()[0] for line in found.lines] == ["94", "95", "96", "97", "98", "99"]
+    assert [line.split()[0] for line in found] == ["94", "95", "96", "97", "98", "99"]
     # More than 6 were asked for, and yet it is not the whole log.
-    assert not found.is_whole
+    assert not is_whole
 
 
 def test_a_bar_is_each_of_its_drawings_with_the_prefix_of_its_line(watch: Watch) -> None:
     put_ranks(watch.server)
     ray = "\x1b[36m(skyrl_entrypoint pid=7)\x1b[0m "
     watch.server.logs[("runs", "train-0-new", False)] = [f"{ray}\r 1/4 \r 2/4 ", "done\r", "\r", "end"]
-    assert watch.source.log_tail("train", 10) == Tail([f"{ray} 1/4 ", f"{ray} 2/4 ", "done", "end"], is_whole=True)
+    bars = [f"{ray} 1/4 ", f"{ray} 2/4 ", "done", "end"]
+    assert texts(watch.source.log_tail("train", 10)) == (bars, True)
 
 
 def test_while_a_container_waits_for_its_restart_the_log_is_the_one_before(watch: Watch) -> None:
@@ -99,7 +122,7 @@ def test_while_a_container_waits_for_its_restart_the_log_is_the_one_before(watch
     crash = pod("train-a", whole, "Running", waiting("CrashLoopBackOff"), last=terminated(1, 50, 1))
     watch.server.put("pods", crash)
     watch.server.logs[("runs", "train-a", True)] = ["Traceback", "ValueError: \udce9".encode(errors="replace").decode()]
-    assert watch.source.log_tail("job/train", 10) == Tail(["Traceback", "ValueError: ?"], is_whole=True)
+    assert texts(watch.source.log_tail("job/train", 10)) == (["Traceback", "ValueError: ?"], True)
 
 
 def test_logs_that_are_not_there_are_no_trouble_of_the_source(watch: Watch) -> None:

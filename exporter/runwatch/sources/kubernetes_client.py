@@ -176,8 +176,9 @@ class KubernetesApi:
     def pod_log(
         self, namespace: str, pod: str, container: str, *, previous: bool, lines: int, limit_bytes: int
     ) -> HttpAnswer | Failure:
-        """Ask for the last lines of a container's log."""
+        """Ask for the last lines of a container's log, each behind the time at which it began."""
         wanted: dict[str, Any] = {"tail_lines": lines, "limit_bytes": limit_bytes, "previous": previous}
+        wanted["timestamps"] = True
         if container:
             wanted["container"] = container
         return self._ask(

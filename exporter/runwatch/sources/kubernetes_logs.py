@@ -13,7 +13,7 @@ from runwatch.parsing.kubernetes_objects import PodRecord
 from runwatch.parsing.kubernetes_workloads import Gang
 from runwatch.parsing.log_lines import each_redrawing
 from runwatch.sources.kubernetes_client import KubernetesApi
-from runwatch.sources.log_tails import Tail
+from runwatch.sources.log_tails import Tail, TailLine
 
 MAX_BYTES = 1024 * 1024
 ROLE_LABELS = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role", "ray.io/node-type")
@@ -25,11 +25,12 @@ INDEX_LABELS = (
     "leaderworkerset.sigs.k8s.io/worker-index",
     "apps.kubernetes.io/pod-index",
 )
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _NUMBER_AT_THE_END = re.compile(r"-(\d+)\Z")
 
 
 def read_log_tail(api: KubernetesApi, gang: Gang, max_lines: int, deadline: float) -> Tail | Failure:
-    """Read the last lines of the pod that speaks for a gang.
+    """Read the last lines of the pod that speaks for a gang, with when its node took them down.
 
     A bar that is redrawn makes more than one of a line. `limitBytes` cuts the newest lines off, not the oldest: an
     answer of that size is asked for again with fewer lines.
@@ -54,10 +55,24 @@ def read_log_tail(api: KubernetesApi, gang: Gang, max_lines: int, deadline: floa
         if len(answer.body) < MAX_BYTES or lines == 1:
             text = answer.body.decode("utf-8", errors="replace")
             is_whole = lines == max(1, max_lines) and len(answer.body) < MAX_BYTES and text.count("\n") < lines
-            return Tail(each_redrawing(text), is_whole)
+            return Tail(_lines(text), is_whole)
         if time.monotonic() > deadline:
             return Failure(FailureReason.TIMEOUT, f"log of pod {pod.name}: its lines are too long to be read in time")
         lines = max(1, lines // 4)
+
+
+def _lines(text: str) -> list[TailLine]:
+    """Split a log into lines, and each into what it was redrawn as.
+
+    A stamp tells when its line began. What was drawn behind a carriage return came later, and nothing tells when.
+    """
+    found: list[TailLine] = []
+    for line in text.split("\n"):
+        stamp, _, rest = line.partition(" ")
+        time = fields.moment({"stamp": stamp}, "stamp") if _STAMP.fullmatch(stamp) else None
+        for number, drawn in enumerate(each_redrawing(line if time is None else rest)):
+            found.append(TailLine(drawn, None if number else time))
+    return found
 
 
 def spokesman(gang: Gang) -> tuple[str, PodRecord] | None:

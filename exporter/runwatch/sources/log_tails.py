@@ -92,8 +92,10 @@ class TailFollower:
         times = [line.time for line in lines if line.time is not None]
         if lines:
             # The lines of a first look may be of any age; those of a later one came since the look before.
-            self._changed_is_known = bool(times) or self._changed is not None
-            self._changed = max(times) if times else self._clock()
+            # So may one behind the last that has a time: a bar that was redrawn in its line.
+            newest_is_timed = lines[-1].time is not None
+            self._changed_is_known = newest_is_timed or self._changed is not None
+            self._changed = max(times) if newest_is_timed else self._clock()
         changed = self._clock() if self._changed is None else self._changed
         file = LogFile(self._name, (0, self._generation), self._size, changed, self._changed_is_known)
         page = LogPage(file, data, start, portions)

@@ -245,8 +245,8 @@ class SourceSet:
     def _log_tail(self, job: Job, lines: int) -> Tail | Failure | None:
         """Fetch the newest lines through the job's scheduler, where that has a call for it.
 
-        Iris tells when each was written: at the first look nothing else does for lines without a stamp of their own.
-        It gives those of all tasks, of which the first one's tell the steps.
+        Iris and Kubernetes tell when each was written: at the first look nothing else does for lines without a stamp of
+        their own. Iris gives those of all tasks, of which the first one's tell the steps.
         """
         made = self._made.get(f"scheduler {job.site}")
         tail = getattr(made.binding.source, "log_tail", None) if made is not None else None
