@@ -143,6 +143,62 @@ def test_a_clock_that_each_process_starts_anew_tells_how_long_it_runs() -> None:
     assert restart.running_seconds == 50.0
 
 
+def logged_with_its_step(times: list[float], down_before: dict[int, float] | None = None) -> list[tuple[float, float]]:
+    """Times of rows from step 0 on, and their `_runtime` as wandb 0.31 writes it where `log` is told the step.
+
+    The client ends a row, and takes its clock, when the next step's first values come; the last row is ended by
+    `finish`. `down_before` tells for how long the run was down before a step: its clock leaves that out.
+    """
+    down = [sum((down_before or {}).get(step, 0.0) for step in range(last + 1)) for last in range(len(times))]
+    ended = [*times[1:], times[-1]]
+    # The row before a restart was ended by the first values of a step that was lost, 8 s after it.
+    lost = [step + 1 in (down_before or {}) for step in range(len(times))]
+    ended = [time + 8.0 if is_lost else end for time, end, is_lost in zip(times, ended, lost, strict=True)]
+    return [(time, end - times[0] - away) for time, end, away in zip(times, ended, down, strict=True)]
+
+
+def test_the_helper_writes_what_the_client_wrote() -> None:
+    """wandb 0.31: calls 0.5 s apart, 14 s after the sixth; `_runtime` since the first, to a tenth of a second."""
+    times = [*(0.5 * step for step in range(6)), *(16.5 + 0.5 * step for step in range(6))]
+    captured = [0.5, 1.0, 1.5, 2.0, 2.5, 16.5, 17.0, 17.5, 18.0, 18.5, 19.0]
+    assert [runtime for _, runtime in logged_with_its_step(times)][:-1] == captured
+
+
+@pytest.mark.parametrize("seconds_a_step", [8.0, 1800.0])
+def test_a_pause_is_no_restart_where_the_client_takes_its_clock_at_the_next_step(seconds_a_step: float) -> None:
+    times, now = [], 1000.0
+    for step in range(60):
+        times.append(now)
+        # A save of 45 s after each tenth step, one silence of 15 min, and steps of unlike length.
+        now += (
+            seconds_a_step * (1.0 + 0.2 * (step % 3))
+            + (45.0 if step % 10 == 9 else 0.0)
+            + (900.0 if step == 33 else 0.0)
+        )
+    timeline = StepTimeline()
+    for step, (time, runtime) in enumerate(logged_with_its_step(times)):
+        timeline.add(step, time, runtime)
+    assert timeline.summary().restarts == ()
+
+
+def test_restarts_are_seen_where_the_client_takes_its_clock_at_the_next_step() -> None:
+    """Down for 600 s before step 20 and before step 40, each time 150 s of loading and doing steps again."""
+    times, now = [], 1000.0
+    for step in range(60):
+        now += 8.0 + (750.0 if step in (20, 40) else 0.0)
+        times.append(now)
+    timeline = StepTimeline()
+    for step, (time, runtime) in enumerate(logged_with_its_step(times, {20: 600.0, 40: 600.0})):
+        timeline.add(step, time, runtime)
+    restarts = timeline.summary().restarts
+    assert [(restart.start_step, restart.end_step, restart.seconds) for restart in restarts] == [
+        (19, 20, 758.0),
+        (39, 40, 758.0),
+    ]
+    # 150 s and the step that ends the row of step 20
+    assert [restart.running_seconds for restart in restarts] == [158.0, 158.0]
+
+
 def test_the_runs_own_clock_shows_a_restart_that_the_steps_hide() -> None:
     timeline = StepTimeline()
     for step in range(10):

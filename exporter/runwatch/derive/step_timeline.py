@@ -28,10 +28,14 @@ from runwatch.thresholds import (
 _RECENT_KEPT = 4 * RECENT_INTERVALS  # so that 50 are left when gaps are taken out
 RESTART_CLOCK_SKIP_SECONDS = 10.0
 """W&B's `_runtime` leaves out the time a resumed run was down: when the wall clock gains more than this on it between
-two rows, the run was restarted between them."""
+two rows, the run was restarted between them. But where a trainer logs with its step, the client takes `_runtime` when
+the next step's first values come: a pause after a row is in that row's clock already then, and the next row's time is
+as far from it as ever."""
 CLOCK_SET_BACK_SECONDS = 10.0
 """A new step dated this much before the highest shows that the clock was set back, or that the run went on at a host
 whose clock differs. Less is disorder among the lines of a log."""
+
+_CLOCKS_KEPT = 8  # so that an evaluation that was logged with one of these steps does not hide a restart
 
 _DISORDER_SECONDS = 1.0
 """No trainer loads a checkpoint and makes a step within this: an older step that comes so soon behind a newer one is
@@ -123,6 +127,7 @@ class StepTimeline:
         self._high_water: tuple[int, float] | None = None
         self._latest: tuple[int, float] | None = None
         self._latest_runtime: float | None = None
+        self._zeros: deque[float] = deque(maxlen=_CLOCKS_KEPT)
         self._high_water_runtime: float | None = None
         self._first_interval_steps = 1
         self._done_again = StepsDoneAgain()
@@ -247,7 +252,16 @@ class StepTimeline:
         before, self._latest_runtime = self._latest_runtime, runtime
         if self._latest is None or before is None:
             return False
-        return time - self._latest[1] - (runtime - before) > RESTART_CLOCK_SKIP_SECONDS
+        gained = time - self._latest[1] - (runtime - before)
+        zero = time - before  # where the clock before was taken now, this is when it was zero
+        restarted = gained > RESTART_CLOCK_SKIP_SECONDS and zero - min(self._zeros, default=zero) > (
+            RESTART_CLOCK_SKIP_SECONDS
+        )
+        if restarted:
+            self._zeros.clear()
+        else:
+            self._zeros.append(zero)
+        return restarted
 
     def _note_interval(self, interval: StepInterval) -> None:
         if len(self._intervals) == 0:
