@@ -218,6 +218,15 @@ def test_levanter_counts_from_zero_also_when_its_step_is_logged() -> None:
     assert digest_of([row(5, 1.0, 5, run_progress=0.5, train__loss=1.0)]).counts_from_zero
 
 
+def test_lightning_counts_from_zero_also_where_it_logs_each_fiftieth_step() -> None:
+    """It logs when a batch is done and counts it after that: of 500 steps the last row is 499."""
+    rows = [row(i, 8.0 * i, 49 + 50 * i, trainer__global_step=49.0 + 50 * i, epoch=0.0, loss=1.0) for i in range(10)]
+    summary = digest_of(rows)
+    assert (summary.step, summary.counts_from_zero) == (499, True)
+    skyrl = [row(i, 8.0 * i, i, trainer__global_step=float(i), trainer__epoch=0.0, loss=1.0) for i in range(1, 9)]
+    assert not digest_of(skyrl).counts_from_zero
+
+
 def test_the_trainers_own_rate_is_the_median_over_the_recent_and_over_all_rows() -> None:
     rows = [row(i, 8.0 * i, throughput__tokens_per_second=1000.0) for i in range(200)]
     rows += [row(200 + i, 8.0 * (200 + i), throughput__tokens_per_second=500.0) for i in range(50)]

@@ -16,12 +16,12 @@ from statistics import median
 from runwatch.derive.history_keys import (
     GRAD_NORM_KEYS,
     LEARNING_RATE_KEYS,
-    LEVANTER_KEYS,
     LOSS_KEYS,
     LOSS_NONFINITE_RANKS_KEYS,
     RUNTIME_KEY,
     TOKENS_PER_SECOND_KEYS,
     VALIDATION_LOSS_KEYS,
+    counts_from_zero,
     first_of,
     is_evaluation_only,
 )
@@ -103,7 +103,7 @@ class HistoryDigest:
         self._start_time: float | None = None
         self._step_is_logged = False
         self._step_without_time: int | None = None
-        self._is_levanter = False
+        self._counts_from_zero = False
         self._begins_attempt = False
         self._loss = ValueWindow(LOSS_WINDOW, ratio_count=LOSS_TREND_RATIOS)
         self._grad_norm = ValueWindow(GRAD_NORM_WINDOW, recent_seconds=GRAD_NORM_RECENT_SECONDS)
@@ -154,8 +154,7 @@ class HistoryDigest:
         self._begins_attempt = self._begins_attempt or row.begins_attempt
         if row.time is not None and self._start_time is None:
             self._start_time = row.time - max(row.values.get(RUNTIME_KEY, 0.0), 0.0)
-        if not self._is_levanter and any(key in row.values for key in LEVANTER_KEYS):
-            self._is_levanter = True
+        self._counts_from_zero = self._counts_from_zero or counts_from_zero(row.values)
         evaluation_only = is_evaluation_only(row.values)
         step = self._step_of(row, evaluation_only=evaluation_only)
         is_late = step is not None and not evaluation_only and not self._note_step(row, step)
@@ -230,7 +229,7 @@ class HistoryDigest:
             start_time=self._start_time,
             steps=steps,
             step_without_time=self._step_without_time,
-            counts_from_zero=self._is_levanter or steps.first_step == 0,
+            counts_from_zero=self._counts_from_zero or steps.first_step == 0,
             step_key="the trainer's global step" if self._step_is_logged else "_step",
             loss=_quantity(self._loss),
             grad_norm=_quantity(self._grad_norm),

@@ -34,8 +34,16 @@ _COUNTERS = ("epoch", "global_step", "num_input_tokens_seen")
 _NOT_TRAINING = frozenset(prefix + name for prefix in ("", "train/", "trainer/") for name in _COUNTERS)
 """HF's Trainer adds its counters to every row, also to that of an evaluation."""
 
-LEVANTER_KEYS = ("run_progress", "throughput/duration")
-"""Keys that only Levanter logs; its steps count from 0."""
+_LEVANTER_KEYS = ("run_progress", "throughput/duration")
+"""Keys that only Levanter logs."""
+_LIGHTNING_KEYS = ("trainer/global_step", "epoch")
+"""What Lightning's logger for W&B adds to each row, beside one another under these names only there (NeMo is built on
+it): the number of batches that stepped before this one."""
+
+
+def counts_from_zero(values: Mapping[str, float]) -> bool:
+    """Tell whether a row is of a trainer whose first step is 0: its last is one below the number of steps."""
+    return any(key in values for key in _LEVANTER_KEYS) or all(key in values for key in _LIGHTNING_KEYS)
 
 
 def first_of(keys: tuple[str, ...], values: Mapping[str, float]) -> tuple[str, float] | None:
