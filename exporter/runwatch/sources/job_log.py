@@ -189,7 +189,8 @@ class JobLog:
                 link.totals_at_zero.add(int(zero[1]))
             if total is None or int(zero[1]) == total:
                 link.clocks.note_bar_at_zero()
-        link.begins = link.begins or _BEGINS.search(fragment.text) is not None
+        if self._attempts == 0 and not link.begins:
+            link.begins = _BEGINS.search(fragment.text) is not None
         rows = link.trainer.feed((fragment,))
         self._take_rows(link, rows)
         if self._parsers.at is not None and not is_hidden:
