@@ -54,6 +54,20 @@ def test_the_trackers_word_counts_while_its_heartbeat_is_fresh(word: str, heartb
     assert state_of(HistoryRun(state=word, heartbeat=NOW - heartbeat_age)).state == expected
 
 
+def test_the_run_began_when_it_was_created_unless_rows_are_older() -> None:
+    """RL of 30 min a step: W&B's client takes the first row's clock when the second begins, 2,400 s after the start.
+
+    Counted back from the first row the run began 30 min before it was created.
+    """
+    began = NOW - 2 * HOUR
+    digest = HistoryDigest(is_rl=False)
+    digest.add(HistoryRow(i, began + 600 + 1800 * i, None, {"_runtime": 2400.0 + 1800 * i}) for i in range(3))
+    assert state_of(HistoryRun(created=began), digest.summary()).start == began
+    # Rows that were sent on later, and a history that tells of no creation.
+    assert state_of(HistoryRun(created=NOW), digest.summary()).start == began - 1800
+    assert state_of(HistoryRun(), digest.summary()).start == began - 1800
+
+
 @pytest.mark.parametrize(
     ("end", "expected"),
     [(HistoryEnd.SUCCEEDED, "succeeded"), (HistoryEnd.FAILED, "failed"), (HistoryEnd.KILLED, "killed")],

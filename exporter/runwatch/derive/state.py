@@ -89,6 +89,10 @@ def _spoke_lately(run: HistoryRun, summary: HistorySummary, observed: float) -> 
 
 def _start(run: HistoryRun, summary: HistorySummary) -> float | None:
     first_row = None if run.starts_mid_run else summary.start_time
+    first_step = summary.steps.first_time
+    if run.created is not None and (first_step is None or run.created <= first_step):
+        # A row's clock may be taken a whole step after its time: counted back from there the run began before it did.
+        return run.created
     known = [time for time in (run.created, first_row) if time is not None]
     return min(known, default=None)
 
