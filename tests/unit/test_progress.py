@@ -111,6 +111,26 @@ def test_the_batch_is_that_of_the_steps_that_the_durations_are_of_while_older_on
     assert measured.get("mljob_tokens_per_second") == 30 * 100 / 16.0
 
 
+@pytest.mark.parametrize("schedule", [None, [{"start": 0, "value": 10}, {"start": 300, "value": 30}]])
+def test_a_run_that_was_resumed_with_another_batch_is_as_quick_as_before(schedule: object) -> None:
+    """300 steps of 10 sequences in 8 s, then 100 of 30 in 24 s: 125 tokens a second all along, not 375 in the first."""
+    sizes = [10] * 300 + [30] * 100
+    config = {"trainer": {"train_batch_size": schedule or 30}, "model": {"max_seq_len": 100}}
+    rows, now = [], START
+    for step, size in enumerate(sizes):
+        took = 0.8 * size
+        now += took
+        values = {"throughput/examples_per_second": size / took, "throughput/duration": took}
+        rows.append(HistoryRow(step, now, step, values))
+    measured, _ = measure(rows, run=HistoryRun(config=config))
+    assert measured.get("mljob_tokens_per_second") == pytest.approx(125.0)
+    assert measured.get("mljob_tokens_per_second_baseline") == pytest.approx(125.0)
+    assert measured.get("mljob_step_duration_recent_seconds") == pytest.approx(24.0)
+    assert measured.get("mljob_step_duration_seconds") == pytest.approx(8.0)  # of the whole run
+    measured, _ = measure(rows[:300], run=HistoryRun(config={**config, "trainer": {"train_batch_size": 10}}))
+    assert measured.get("mljob_tokens_per_second_baseline") == pytest.approx(125.0)
+
+
 def test_hugging_faces_batch_of_one_process_is_not_taken_for_the_jobs() -> None:
     config = {"per_device_train_batch_size": 4, "train_batch_size": 4, "model": {"max_seq_len": 100}}
     measured, _ = measure(steady(20), run=HistoryRun(config=config))

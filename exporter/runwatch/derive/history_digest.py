@@ -24,6 +24,7 @@ from runwatch.derive.history_keys import (
     counts_from_zero,
     first_of,
     is_evaluation_only,
+    sequences_of,
 )
 from runwatch.derive.interval_counts import RateCounts
 from runwatch.derive.rl_digest import RLDigest, RLSummary
@@ -39,6 +40,8 @@ from runwatch.thresholds import (
     MEDIAN_MINIMUM_COUNT,
     RECENT_INTERVALS,
 )
+
+_BATCH_CHANGES_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class HistorySummary:
     tell. `rows_without_time` counts rows with a step that carry no time: they move the step, not the durations.
     `malformed` counts rows or lines that could not be read. `ahead_seconds` is by how much the newest step was dated
     after it was read: its trainer's clock is ahead, and the time of the newest step is then that of the read.
+    `batch_changed` tells that rows show steps of another batch size before those of the newest.
     """
 
     rows: int
@@ -79,6 +83,7 @@ class HistorySummary:
     trainer_rate_key: str
     rl: RLSummary | None
     ahead_seconds: float = 0.0
+    batch_changed: bool = False
 
     @property
     def step(self) -> int | None:
@@ -123,6 +128,8 @@ class HistoryDigest:
         return self._rows
 
     def _start_steps(self) -> None:
+        self._sequences: int | None = None
+        self._batch_changes: list[int] = []
         self._timeline = StepTimeline(self._segment_starts)
         self._rl = RLDigest() if self._is_rl else None
         self._latest_step: int | None = None
@@ -133,8 +140,21 @@ class HistoryDigest:
         if tuple(segment_starts) == self._segment_starts:
             return
         self._segment_starts = tuple(segment_starts)
-        self._timeline.set_segment_starts(self._segment_starts)
+        self._set_segments()
         self._summary = None
+
+    def _set_segments(self) -> None:
+        self._timeline.set_segment_starts(sorted({*self._segment_starts, *self._batch_changes}))
+
+    def _note_batch(self, row: HistoryRow, step: int) -> None:
+        """Note where the batch size changes though no schedule says so: a run may be resumed with another one."""
+        sequences = sequences_of(row.values)
+        if sequences is None or sequences == self._sequences:
+            return
+        before, self._sequences = self._sequences, sequences
+        if before is not None:
+            self._batch_changes = [*self._batch_changes, step][-_BATCH_CHANGES_KEPT:]
+            self._set_segments()
 
     def add(self, rows: Iterable[HistoryRow], read: float = math.inf) -> None:
         """Take the next rows, which were read at that time (Unix seconds, infinite where it is not known)."""
@@ -186,6 +206,7 @@ class HistoryDigest:
             self._timeline.add_untimed(step, begins_attempt=begins_attempt)
             self._latest_step = step
             return True
+        self._note_batch(row, step)
         if not self._timeline.add(step, row.time, row.values.get(RUNTIME_KEY), begins_attempt=begins_attempt):
             return False
         self._latest_step = step
@@ -241,6 +262,7 @@ class HistoryDigest:
             trainer_rate_key=self._rate_key,
             rl=self._rl.summary() if self._rl is not None else None,
             ahead_seconds=ahead,
+            batch_changed=bool(self._batch_changes),
         )
 
     def _recent_rate(self, recent_steps: Sequence[int]) -> float | None:

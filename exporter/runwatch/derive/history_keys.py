@@ -6,6 +6,7 @@ first wins. `train/train_loss` (HF's mean over the whole run, logged once at the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 LOSS_KEYS = ("train/loss", "loss", "train_loss", "training/loss", "reduced_train_loss", "lm loss")
@@ -22,6 +23,9 @@ VALIDATION_LOSS_KEYS = (
 TOKENS_PER_SECOND_KEYS = ("throughput/tokens_per_second", "train/tokens_per_second", "tokens_per_second")
 RUNTIME_KEY = "_runtime"
 
+_EXAMPLES_RATE_KEY, _DURATION_KEY = "throughput/examples_per_second", "throughput/duration"
+_WHOLE_WITHIN = 1e-3
+
 EVALUATION_PREFIXES = (
     *("eval/", "val/", "validation/", "test/", "eval_", "val_", "validation_", "test_"),
     *("val-core/", "val-aux/"),  # verl
@@ -34,7 +38,7 @@ _COUNTERS = ("epoch", "global_step", "num_input_tokens_seen")
 _NOT_TRAINING = frozenset(prefix + name for prefix in ("", "train/", "trainer/") for name in _COUNTERS)
 """HF's Trainer adds its counters to every row, also to that of an evaluation."""
 
-_LEVANTER_KEYS = ("run_progress", "throughput/duration")
+_LEVANTER_KEYS = ("run_progress", _DURATION_KEY)
 """Keys that only Levanter logs."""
 _LIGHTNING_KEYS = ("trainer/global_step", "epoch")
 """What Lightning's logger for W&B adds to each row, beside one another under these names only there (NeMo is built on
@@ -49,6 +53,15 @@ def counts_from_zero(values: Mapping[str, float]) -> bool:
 def first_of(keys: tuple[str, ...], values: Mapping[str, float]) -> tuple[str, float] | None:
     """Return the first of the keys that the row has, with its value."""
     return next(((key, values[key]) for key in keys if key in values), None)
+
+
+def sequences_of(values: Mapping[str, float]) -> int | None:
+    """Return how many sequences the row's step took, as Levanter's rate and duration tell; None where they do not."""
+    rate, seconds = values.get(_EXAMPLES_RATE_KEY), values.get(_DURATION_KEY)
+    if rate is None or seconds is None or not math.isfinite(rate * seconds):
+        return None
+    sequences = round(rate * seconds)
+    return sequences if sequences > 0 and abs(rate * seconds - sequences) < _WHOLE_WITHIN else None
 
 
 def is_evaluation_only(values: Mapping[str, float]) -> bool:

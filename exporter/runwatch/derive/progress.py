@@ -113,7 +113,8 @@ def _measure_rate(measured: Measurements, summary: HistorySummary, context: Prog
         # Durations are those of new steps: while older ones are done again, the batch is still that of the newest.
         step = steps.high_water_step if steps.high_water_step is not None else summary.step
         tokens = batch.at(step) * length.value
-        whole = steps.segment_step_duration if len(batch.starts) > 1 else steps.step_duration
+        is_one_of_several = len(batch.starts) > 1 or summary.batch_changed
+        whole = steps.segment_step_duration if is_one_of_several else steps.step_duration
         measured.set("mljob_tokens_per_second", _divide(tokens, steps.recent_step_duration))
         measured.set("mljob_tokens_per_second_baseline", _divide(tokens, whole))
         return [Evidence("values", f"tokens per second from {_batch_text(batch, step)} x {length.source}")]
