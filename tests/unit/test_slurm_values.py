@@ -232,6 +232,14 @@ def test_exit_codes(word: str, text: str, code: int | None) -> None:
         ("QOSMaxJobsPerUserLimit", "quota"),
         ("AssocGrpCpuLimit", "quota"),
         ("ReqNodeNotAvail, UnavailableNodes:n1", "capacity"),
+        ("MaxGRESPerAccount", "quota"),
+        ("PartitionNodeLimit", "quota"),
+        ("PartitionDown", "capacity"),
+        ("MaxPoweredUpNodes", "capacity"),
+        ("JobHeldUser", "queue"),
+        ("JobHoldMaxRequeue", "queue"),
+        ("job requeued in held state", "queue"),
+        ("launch failed requeued held", "queue"),
         ("a reason that nobody knows", "unknown"),
     ],
 )
@@ -241,4 +249,6 @@ def test_what_a_job_waits_for(reason: str, word: str) -> None:
 
 def test_what_can_never_start() -> None:
     assert not can_start("DependencyNeverSatisfied")
+    assert not can_start("InvalidQOS")
+    assert can_start("JobHeldAdmin")
     assert can_start("Dependency")

@@ -116,12 +116,34 @@ def how_it_ended(code: int, sent: int) -> str:
     return f"signal {sent}" if sent <= _LARGEST_SIGNAL else "killed for want of memory"
 
 
+# fmt: off
 _WAITING: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("dependency", ("Dependency",)),
-    ("quota", ("QOS", "Assoc", "AccountNotAllowed", "MaxJobs", "MaxCpu", "JobArrayTaskLimit", "PartitionTimeLimit")),
-    ("capacity", ("Resources", "Nodes", "ReqNodeNotAvail", "Licenses", "NodeDown", "BurstBuffer")),
-    ("queue", ("Priority", "BeginTime", "Prolog", "Reservation", "Held", "JobHeld", "None", "Cleaning")),
+    ("capacity", ("MaxPoweredUpNodes",)),
+    (
+        "quota",
+        (
+            "QOS", "Assoc", "Max", "AccountNotAllowed", "AccountingPolicy", "InvalidQOS", "InvalidAccount",
+            "JobArrayTaskLimit", "PartitionTimeLimit", "PartitionNodeLimit",
+        ),
+    ),
+    (
+        "capacity",
+        (
+            "Resources", "Nodes", "ReqNodeNotAvail", "Licenses", "NodeDown", "BurstBuffer", "PartitionDown",
+            "PartitionInactive", "FrontEndDown", "Power",
+        ),
+    ),
+    (
+        "queue",
+        (
+            "Priority", "BeginTime", "Prolog", "Reservation", "Held", "JobHeld", "JobHold", "None", "Cleaning",
+            "SchedDefer", "FedJobLock", "job requeued in held state", "launch failed requeued held",
+        ),
+    ),
 )
+# fmt: on
+"""The words of `mljob_waiting` with how SLURM's reasons begin; the first that fits counts."""
 
 
 def waiting(reason: str) -> str:
@@ -132,4 +154,6 @@ def waiting(reason: str) -> str:
 
 def can_start(reason: str) -> bool:
     """Tell whether a pending job may still start."""
-    return not reason.strip("()").startswith(("DependencyNeverSatisfied", "BadConstraints", "InvalidAccount"))
+    return not reason.strip("()").startswith(
+        ("DependencyNeverSatisfied", "BadConstraints", "InvalidAccount", "InvalidQOS")
+    )
