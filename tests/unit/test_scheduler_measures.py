@@ -82,6 +82,7 @@ def test_what_it_waits_for(phase_steps: list[tuple[int, float]], said: Scheduler
         (SchedulerState.KILLED, CANCELLED, "Terminated by user", None, "cancelled"),
         (SchedulerState.FAILED, FAILED, "OOMKilled", 137, "out_of_memory"),
         (SchedulerState.FAILED, FAILED, "OUT_OF_MEMORY", 125, "out_of_memory"),
+        (SchedulerState.FAILED, FAILED, "FAILED, exit code 1, one of its steps was out of memory", 1, "out_of_memory"),
         (SchedulerState.FAILED, FAILED, "NODE_FAIL", None, "node"),
         (SchedulerState.FAILED, PREEMPTED, "Preemption budget exhausted", None, "preempted"),
         (SchedulerState.FAILED, FAILED, "Error", 137, "sigkill"),

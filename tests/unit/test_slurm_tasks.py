@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from runwatch.facts import AttemptEnd, SchedulerState
@@ -92,3 +94,12 @@ def test_restarts_that_scontrol_counts_tell_that_a_waiting_job_ran_where_nothing
     assert view(queued("PENDING", None), detail("PENDING", 1)).state is SchedulerState.PREEMPTED
     assert view(queued("PENDING", None), detail("PENDING", 0)).state is SchedulerState.PENDING
     assert view(queued("PENDING", None), None).state is SchedulerState.PENDING
+
+
+def test_job_one_of_whose_steps_was_killed_for_want_of_memory_says_so() -> None:
+    """Its script ended with 1 on that account, so neither its state nor its exit code tells."""
+    killed = replace(row("FAILED", 100.0, 200.0), exited=(1, 0), derived=(0, 125))
+    found = view(None, None, killed)
+    assert (found.exit_code, found.detail) == (1, "FAILED, exit code 1, one of its steps was out of memory")
+    other = view(None, None, replace(killed, derived=(1, 0)))
+    assert (other.exit_code, other.detail) == (1, "FAILED, exit code 1")

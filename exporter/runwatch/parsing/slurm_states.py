@@ -73,6 +73,9 @@ scontrol gives the signal that SLURM sent, or the code of a shell that caught it
 _LARGEST_SIGNAL = 64
 """Linux has no signal above. SLURM marks what the kernel killed for want of memory with 125, which is no signal."""
 
+OUT_OF_MEMORY = (0, 125)
+"""That mark, as exit code and signal: of a step too, whose job then ends with what its script makes of it."""
+
 
 def meaning(word: str) -> StateMeaning:
     """Return what a state means; a word that is not known says neither that the job lives nor that it ended."""

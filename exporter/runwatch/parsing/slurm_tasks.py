@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from runwatch.facts import Attempt, AttemptEnd, SchedulerState
-from runwatch.parsing.slurm_states import as_shells_count, exit_code, how_it_ended, meaning
+from runwatch.parsing.slurm_states import OUT_OF_MEMORY, as_shells_count, exit_code, how_it_ended, meaning
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
 
 SAME_START_SECONDS = 0.5
@@ -122,6 +122,8 @@ def view_task(
     failed_step = _failed_step(word, newest)
     if failed_step is not None:
         code, text = failed_step
+    elif newest is not None and newest.word == word == "FAILED" and newest.derived == OUT_OF_MEMORY:
+        text = f"{text}, one of its steps was out of memory"
     return TaskView(
         key=key,
         word=word,
