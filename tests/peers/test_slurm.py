@@ -156,7 +156,7 @@ def test_requeued_job_waits_again(slurm: Submitted, watcher: SlurmScheduler) -> 
     wait_for("the reason", lambda: facts(watcher, job).waiting == "queue")
     wait_for("its end", lambda: all(attempt.ended is not None for attempt in facts(watcher, job).attempts))
     found = facts(watcher, job)
-    assert ends(found) == [(f"{job}:0", AttemptEnd.PREEMPTED)]
+    assert ends(found) == [(f"{job}:0", AttemptEnd.UNKNOWN)]
     assert found.attempts[0].started == running.started
     assert found.submitted == running.submitted
 
@@ -168,7 +168,7 @@ def test_requeued_job_waits_again(slurm: Submitted, watcher: SlurmScheduler) -> 
     # Not in the second in which it was requeued: its node still takes the new start for the old one, and refuses it.
     slurm.cluster.run("scontrol", "update", f"jobid={job}", "starttime=now+3seconds")
     again = until_state(watcher, job, SchedulerState.RUNNING)
-    assert ends(again) == [(f"{job}:0", AttemptEnd.PREEMPTED), (f"{job}:1", AttemptEnd.RUNNING)]
+    assert ends(again) == [(f"{job}:0", AttemptEnd.UNKNOWN), (f"{job}:1", AttemptEnd.RUNNING)]
     wait_for("both starts from accounting alone", lambda: ends(facts(slurm.scheduler(), job)) == ends(again))
 
 
@@ -213,7 +213,7 @@ def test_task_of_an_array_that_is_requeued_waits_again(slurm: Submitted, watcher
     wait_for("it waits with the others", lambda: f"{job}_[0" in slurm.cluster.run("squeue", "-h", "-o", "%i"))
     found = facts(watcher, f"{job}_0")
     assert (found.state, found.tasks) == (SchedulerState.PREEMPTED, TaskCounts(pending=1))
-    assert ends(facts(slurm.scheduler(), f"{job}_0")) == [(f"{job}_0:0", AttemptEnd.PREEMPTED)]
+    assert ends(facts(slurm.scheduler(), f"{job}_0")) == [(f"{job}_0:0", AttemptEnd.UNKNOWN)]
     wait_for("the next one running", lambda: facts(watcher, job).tasks == TaskCounts(running=1, pending=3))
 
 

@@ -37,7 +37,7 @@ def test_requeued_task_of_an_array_waits_again(cluster: Cluster) -> None:
     task = cluster.facts("10_3")
     assert (task.state, task.tasks, task.tasks_expected) == (SchedulerState.PREEMPTED, TaskCounts(pending=1), 1)
     assert [(a.key, a.started, a.ended, a.end) for a in task.attempts] == [
-        ("10_3:0", NOON + 60, NOON + 300, AttemptEnd.PREEMPTED)
+        ("10_3:0", NOON + 60, NOON + 300, AttemptEnd.UNKNOWN)
     ]
     never_ran = cluster.facts("10_9")
     assert (never_ran.state, never_ran.tasks, never_ran.tasks_expected) == (
@@ -71,7 +71,7 @@ def test_requeued_task_of_an_array_without_accounting(cluster: Cluster) -> None:
     assert cluster.facts("10").tasks == TaskCounts(running=2, pending=4)
     task = cluster.facts("10_3")
     assert task.state is SchedulerState.PREEMPTED
-    assert [(a.key, a.started, a.ended, a.end) for a in task.attempts] == [("10_3:0", NOON, None, AttemptEnd.PREEMPTED)]
+    assert [(a.key, a.started, a.ended, a.end) for a in task.attempts] == [("10_3:0", NOON, None, AttemptEnd.UNKNOWN)]
     cluster.queue(*RUN, queued("10_3", "RUNNING", at(40)), queued("10_[7,9,20]", "PENDING"))
     again = cluster.facts("10_3")
     assert (again.state, [a.started for a in again.attempts]) == (SchedulerState.RUNNING, [NOON, NOON + 2400])

@@ -120,7 +120,7 @@ def test_starts_are_not_all_known_while_accounting_has_to_be_asked(cluster: Clus
     )
     found = cluster.facts("7")
     assert found.covered_from == NOON
-    assert [a.end for a in found.attempts] == [AttemptEnd.PREEMPTED, AttemptEnd.FAILED, AttemptEnd.RUNNING]
+    assert [a.end for a in found.attempts] == [AttemptEnd.UNKNOWN, AttemptEnd.FAILED, AttemptEnd.RUNNING]
 
 
 def test_job_that_waits_again_does_not_run_where_accounting_lags(cluster: Cluster) -> None:
@@ -130,7 +130,7 @@ def test_job_that_waits_again_does_not_run_where_accounting_lags(cluster: Cluste
     cluster.queue(queued("7", "PENDING", at(40), reason="BeginTime", submit=at(30)))
     found = cluster.facts("7")
     assert found.state is SchedulerState.PREEMPTED
-    assert [(a.key, a.end, a.ended) for a in found.attempts] == [("7:0", AttemptEnd.PREEMPTED, NOON + 1800)]
+    assert [(a.key, a.end, a.ended) for a in found.attempts] == [("7:0", AttemptEnd.UNKNOWN, NOON + 1800)]
     # What accounting says once it knows counts: the node failed.
     cluster.accounting(accounted("7", "NODE_FAIL", at(1), at(29)))
     for _ in range(3):
@@ -238,7 +238,7 @@ def test_requeue_without_accounting(cluster: Cluster) -> None:
     found = cluster.facts("7")
     assert found.state is SchedulerState.PREEMPTED
     assert [(a.key, a.started, a.ended, a.end) for a in found.attempts] == [
-        ("7:0", NOON + 60, NOON + 1800, AttemptEnd.PREEMPTED)
+        ("7:0", NOON + 60, NOON + 1800, AttemptEnd.UNKNOWN)
     ]
     cluster.queue(queued("7", "RUNNING", at(40), submit=at(30)))
     again = cluster.facts("7")

@@ -39,25 +39,25 @@ def keys(found: TaskView) -> list[tuple[str, AttemptEnd]]:
 def test_first_attempt_keeps_its_number_when_the_job_waits_again(word: str, told: JobDetail | None) -> None:
     found = view(queued(word, None), told, row("REQUEUED", 100.0, 200.0))
     assert found.state is SchedulerState.PREEMPTED
-    assert keys(found) == [("7:0", AttemptEnd.PREEMPTED)]
+    assert keys(found) == [("7:0", AttemptEnd.UNKNOWN)]
 
 
 def test_start_that_two_sources_give_is_one_attempt() -> None:
     found = view(
         queued("RUNNING", 300.0), detail("RUNNING", 1), row("REQUEUED", 100.0, 200.0), row("RUNNING", 300.0, None)
     )
-    assert keys(found) == [("7:0", AttemptEnd.PREEMPTED), ("7:1", AttemptEnd.RUNNING)]
+    assert keys(found) == [("7:0", AttemptEnd.UNKNOWN), ("7:1", AttemptEnd.RUNNING)]
 
 
 def test_job_that_starts_again_at_once_has_two_attempts() -> None:
     found = view(queued("RUNNING", 102.0), detail("RUNNING", 1), row("REQUEUED", 100.0, 101.0))
-    assert keys(found) == [("7:0", AttemptEnd.PREEMPTED), ("7:1", AttemptEnd.RUNNING)]
+    assert keys(found) == [("7:0", AttemptEnd.UNKNOWN), ("7:1", AttemptEnd.RUNNING)]
 
 
 def test_accounting_that_lags_shifts_no_number() -> None:
     before = view(queued("RUNNING", 300.0), detail("RUNNING", 1), seen=(Start(100.0, 200.0, "REQUEUED"),))
     after = view(queued("RUNNING", 300.0), detail("RUNNING", 1), row("REQUEUED", 100.0, 200.0))
-    assert keys(before) == keys(after) == [("7:0", AttemptEnd.PREEMPTED), ("7:1", AttemptEnd.RUNNING)]
+    assert keys(before) == keys(after) == [("7:0", AttemptEnd.UNKNOWN), ("7:1", AttemptEnd.RUNNING)]
 
 
 def test_attempts_that_no_source_shows_keep_their_numbers_free() -> None:

@@ -185,7 +185,7 @@ def test_every_documented_state_has_its_meaning() -> None:
         ("NODE_FAIL", SchedulerState.FAILED, AttemptEnd.FAILED),
         ("OUT_OF_MEMORY", SchedulerState.FAILED, AttemptEnd.FAILED),
         ("PREEMPTED", SchedulerState.FAILED, AttemptEnd.PREEMPTED),
-        ("REQUEUED", SchedulerState.PREEMPTED, AttemptEnd.PREEMPTED),
+        ("REQUEUED", SchedulerState.PREEMPTED, AttemptEnd.UNKNOWN),
         ("SUSPENDED", SchedulerState.PREEMPTED, AttemptEnd.RUNNING),
         ("COMPLETING", SchedulerState.RUNNING, AttemptEnd.RUNNING),
         ("REVOKED", SchedulerState.UNKNOWN, AttemptEnd.UNKNOWN),

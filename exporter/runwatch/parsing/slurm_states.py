@@ -22,7 +22,9 @@ class StateMeaning:
 
 _WAITS = StateMeaning(SchedulerState.PENDING, AttemptEnd.UNKNOWN)
 _RUNS = StateMeaning(SchedulerState.RUNNING, AttemptEnd.RUNNING)
-_WAITS_AGAIN = StateMeaning(SchedulerState.PREEMPTED, AttemptEnd.PREEMPTED)
+# Put back into the queue by a person, by itself before its time limit, or by a rule of the site. A preemption has a
+# word of its own in accounting; where only squeue tells, they look alike.
+_WAITS_AGAIN = StateMeaning(SchedulerState.PREEMPTED, AttemptEnd.UNKNOWN)
 _FAILED = StateMeaning(SchedulerState.FAILED, AttemptEnd.FAILED, terminal=True)
 
 STATES: Mapping[str, StateMeaning] = {
