@@ -107,6 +107,15 @@ CAPACITY = (
     [
         (CAPACITY, (), "capacity"),
         ("Scheduler: No workers match constraints: ['tpu']", (), "capacity"),
+        # As 0.2.227 writes them (controller/scheduling/scheduler.py, controller/autoscaler/status.py).
+        ("Coscheduling: need 8 workers in same 'tpu-name' group, largest group has 4", (), "capacity"),
+        ("No worker matches constraints and has sufficient resources (need cpu=8 cores)", (), "capacity"),
+        ("Autoscaler: Waiting for workers in scale group 'v5p-64' to become ready (allowed)", (), "capacity"),
+        ("Autoscaler: (scaling up) Waiting for worker scale-up in scale group 'v5p-64' (1 slice(s))", (), "capacity"),
+        ("Unsatisfied autoscaler demand: tier_blocked: 1 group(s) blocked by quota-pool tier", (), "quota"),
+        ("Waiting for build slots: 4 worker(s) at building limit, but have sufficient resources", (), "queue"),
+        ("Worker at building task limit (4/4 concurrent builds) - 3 worker(s)", (), "queue"),
+        ("Schedulable — waiting for next scheduling cycle", (), "queue"),
         ("Autoscaler: quota exceeded: TPUS_PER_PROJECT", (), "quota"),
         ("Pending scheduler feedback", (), "queue"),
         ("Pending scheduler feedback", ("ImagePullBackOff: back-off pulling image",), "image"),

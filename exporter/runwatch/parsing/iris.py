@@ -31,14 +31,25 @@ ENDED_STATES: Mapping[str, SchedulerState] = {
 _PLACED = ("assigned", "building", "running")
 _FAILED_TASKS = ("failed", "worker_failed", "unschedulable", "cosched_failed", "preempted")
 
+# fmt: off
 _WAITING_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("quota", ("quota",)),
     ("dependency", ("dependenc",)),
     ("image", ("imagepull", "errimage", "image pull", "pulling image", "invalidimagename")),
-    ("capacity", ("insufficient", "capacity", "no workers", "at_max", "autoscaler demand", "scaling up", "backoff")),
+    # Has room, where other tasks are being built.
+    ("queue", ("build slots",)),
+    (
+        "capacity",
+        (
+            "insufficient", "capacity", "no worker", "at_max", "autoscaler demand", "scaling up", "backoff",
+            "coscheduling:", "in scale group",
+        ),
+    ),
+    ("queue", ("building task limit", "next scheduling cycle")),
     ("setup", ("podinitializing", "containercreating", "downloading", "building", "syncing", "setup")),
     ("queue", ("kueue", "schedulinggated", "queued", "scheduler feedback", "awaiting", "admission", "retrying")),
 )
+# fmt: on
 """Words of `mljob_waiting` with what the texts of scheduler, autoscaler and Kueue hold; the first that fits counts."""
 
 
