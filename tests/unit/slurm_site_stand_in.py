@@ -41,6 +41,16 @@ class Cluster:
     def accounting_of_jobs(self, *lines: str) -> None:
         (self.folder / "sacct.jobs").write_text("".join(lines))
 
+    def search_fails(self) -> None:
+        (self.folder / "sacct.search_error").write_text("sacct: error: slurmdbd: Unable to complete the query\n")
+
+    def fails_at_all(self) -> None:
+        self.fails("sacct", 1, "sacct: error: Sending PersistInit msg: Connection refused\n")
+
+    def mend_accounting(self) -> None:
+        for name in ("search_error", "code", "error"):
+            (self.folder / f"sacct.{name}").unlink(missing_ok=True)
+
     def fails(self, program: str, code: int, said: str) -> None:
         (self.folder / f"{program}.code").write_text(str(code))
         (self.folder / f"{program}.error").write_text(said)

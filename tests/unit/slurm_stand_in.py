@@ -14,12 +14,27 @@ import sys
 from pathlib import Path
 
 
+def _refuses_search(folder: Path, asked: str) -> bool:
+    """Answer a search for a name as sacct does where it fails, or goes further back than `sacct.hours`."""
+    error, allowed = folder / "sacct.search_error", folder / "sacct.hours"
+    hours = re.search(r"--starttime=now-(\d+)hours", asked)
+    if error.exists():
+        sys.stderr.write(error.read_text(encoding="utf-8"))
+        return True
+    if allowed.exists() and (hours is None or int(hours[1]) > float(allowed.read_text())):
+        sys.stderr.write("sacct: error: Too wide of a date range in query\n")
+        return True
+    return False
+
+
 def main() -> int:
     folder, program, *arguments = sys.argv[1:]
     with Path(folder, "calls").open("a", encoding="utf-8") as calls:
         calls.write(program + "\n")
     asked = " ".join(arguments)
     separator = re.search(r"@[0-9a-f]+@", asked)
+    if "--name=" in asked and _refuses_search(Path(folder), asked):
+        return 1
     answer = Path(folder, program)
     if program == "squeue" and "--all" not in arguments:
         answer = Path(folder, "squeue.seen")

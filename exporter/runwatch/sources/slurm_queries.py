@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
@@ -23,7 +24,10 @@ from runwatch.sources.slurm_commands import SlurmCommands, failed, first_line, n
 IDS_A_CALL = 200
 """How many ids or names one sacct is asked for: the argument stays far below what a system takes."""
 
-_SEARCH_DAYS = 60
+_SEARCH_HOURS = (1440, 336, 72, 24, 6, 1)
+"""How far a search for a name goes back; where a site allows a user no such range (`MaxQueryTimeRange`), less."""
+
+_TOO_WIDE = re.compile(r"too wide of a date range", re.IGNORECASE)
 _NO_SUCH_JOB = re.compile(r"invalid job id", re.IGNORECASE)
 _NO_ACCOUNTING = re.compile(r"accounting storage is disabled|accounting_storage/none", re.IGNORECASE)
 
@@ -42,6 +46,7 @@ class SlurmQueries:
         self._commands = commands
         self._zone = zone
         self._last_listing: dict[tuple[str, ...], QueueRecord] = {}
+        self._search_hours: tuple[int, ...] = _SEARCH_HOURS
 
     def queue(self, now: float, seconds: float) -> tuple[list[QueueRecord], int] | Failure:
         """List every job that the controller still knows, ended ones too, and count what could not be read."""
@@ -78,10 +83,20 @@ class SlurmQueries:
     def accounting_of_names(
         self, names: Sequence[str], now: float, seconds: float
     ) -> tuple[list[AccountingRow], int] | Failure | NoAccounting:
-        """Ask sacct for every start within the last 60 days of the jobs with these names (see `may_search`)."""
-        return self._sacct(
-            ["--allusers", f"--name={','.join(names)}", f"--starttime=now-{_SEARCH_DAYS}days"], now, seconds
-        )
+        """Ask sacct for every start within the last 60 days of the jobs with these names (see `may_search`).
+
+        Where the site allows no such range, within the longest of some shorter ones that it does allow.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            range_ = f"--starttime=now-{self._search_hours[0]}hours"
+            answer = self._sacct(
+                ["--allusers", f"--name={','.join(names)}", range_], now, max(0.0, until - time.monotonic())
+            )
+            too_wide = isinstance(answer, Failure) and _TOO_WIDE.search(answer.detail) is not None
+            if not too_wide or len(self._search_hours) == 1:
+                return answer
+            self._search_hours = self._search_hours[1:]
 
     def may_search(self, name: str) -> bool:
         """Tell whether sacct can be asked for a name: it takes a list with commas between."""

@@ -173,14 +173,12 @@ class SlurmScheduler:
         site = self._site
         monotonic = time.monotonic()
         sacct_until = monotonic + (until - monotonic) * _SACCT_SHARE
-        # Names first: what they bring is then not asked for by id.
-        if site.may_ask_accounting(now):
-            self._search(runs, now, sacct_until)
-        # An earlier link is known by id once the submit line of the one behind it is: one more round finds it.
-        for _ in range(2):
+        # What a name brings is asked for by id, and an earlier link is known by id once the submit line of the one
+        # behind it is: the next round finds it.
+        for _ in range(3):
             version = site.version
             site.ask_accounting({job for run in runs for job in run.links}, now, sacct_until)
-            self._search([run for run in runs if not run.searched], now, sacct_until)
+            self._search(runs, now, sacct_until)
             if site.version == version:
                 break
             self._grow(runs)
@@ -279,7 +277,8 @@ class SlurmScheduler:
         return None
 
     def _not_there(self, run: _Run) -> Failure:
-        unread = self._unread(self._site.links[run.id.base]) if run.id is not None else self._site.unread()
+        site = self._site
+        unread = self._unread(site.links[run.id.base]) if run.id is not None else site.unread() or site.search
         if unread is not None:
             return unread
         shown = "".join(character for character in run.named if character.isprintable())[:200]

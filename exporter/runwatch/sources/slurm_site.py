@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from runwatch.facts import Failure
+from runwatch.facts import Failure, FailureReason
 from runwatch.figures import duration
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
 from runwatch.parsing.slurm_times import zone_error
@@ -25,6 +25,7 @@ _ONE_BY_ONE = 8
 _LOG_RETRY_SECONDS = 60.0
 _LONGEST_LOG_RETRY_SECONDS = 900.0
 _NO_ACCOUNTING_RETRY_SECONDS = 600.0
+_SLOW_SEARCH_RETRY_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class _LogTries:
 @dataclass(slots=True)
 class SlurmSite:
     """What is known of the watched jobs of a site. `accounting` is why sacct's last answer was none, None if it was;
-    `accounting_malformed` how many of its records could not be read.
+    `accounting_malformed` how many of its records could not be read; `search` is why the last search for a name failed.
 
     `version` counts how often anything became known: what was made of it is good as long as it stays the same.
     """
@@ -61,8 +62,10 @@ class SlurmSite:
     listing: Listing | None = None
     accounting: Failure | NoAccounting | None = None
     accounting_malformed: int = 0
+    search: Failure | None = None
     version: int = 0
     _accounting_asked_at: float = 0.0
+    _search_at: float = -math.inf
     _said: dict[str, str] = field(default_factory=dict)
     _log_tries: dict[str, _LogTries] = field(default_factory=dict)
 
@@ -95,7 +98,7 @@ class SlurmSite:
 
     def _wait_for_nothing(self) -> None:
         """Let no question wait for a time of the clock as it was before it was set back."""
-        self._accounting_asked_at = -math.inf
+        self._accounting_asked_at = self._search_at = -math.inf
         self._log_tries.clear()
         for link in self.links.values():
             link.retry_at = 0.0
@@ -131,14 +134,26 @@ class SlurmSite:
         return link.asks_accounting and link.retry_at <= now
 
     def search_names(self, names: Sequence[str], now: float, until: float) -> set[str]:
-        """Ask sacct for all jobs with these names; return the names for which it answered, or never can."""
+        """Ask sacct for all jobs with these names; return the names for which it answered, or never can.
+
+        A search is the larger question, and may fail where one by id does not: it is no word on accounting as a whole.
+        """
         askable = [name for name in names if self.queries.may_search(name)]
         done = set(names) - set(askable)
         for first in range(0, len(askable), IDS_A_CALL):
             batch = askable[first : first + IDS_A_CALL]
             if not self.may_ask_accounting(now):
-                return done | set(askable)
-            if not self._answered(self.queries.accounting_of_names(batch, now, until - self.monotonic()), (), now):
+                return done | set(askable) if self.no_accounting else done
+            if now < self._search_at:
+                return done
+            answer = self.queries.accounting_of_names(batch, now, until - self.monotonic())
+            self.search = answer if isinstance(answer, Failure) else None
+            self._say("sacct, asked for names", "" if self.search is None else self.search.detail)
+            if self.search is not None:
+                is_slow = self.search.reason is FailureReason.TIMEOUT
+                self._search_at = now + (_SLOW_SEARCH_RETRY_SECONDS if is_slow else 1.0)  # not in this poll again
+                return done
+            if not self._answered(answer, (), now):
                 return done
             done |= set(batch)
         return done
