@@ -127,6 +127,7 @@ def facts_at(facts: SchedulerFacts, at: float, *, is_now: bool) -> SchedulerFact
         tasks=None,
         tasks_expected=None,
         attempts=attempts,
+        suspended=False,
         successor=None,
     )
 
