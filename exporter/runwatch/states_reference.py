@@ -61,8 +61,8 @@ def render() -> str:
         _HEAD,
         _section("SLURM: job", ("state", "becomes"), ((f"`{w}`", _state(m.state)) for w, m in STATES.items())),
         "While a job's successor waits, the state of the run is `timeout` (or how its newest link ended); once the\n"
-        "successor runs, it is `running`. A record that neither squeue nor sacct shows is `vanished`; where SLURM\n"
-        "keeps no accounting it is `unknown`.\n",
+        "successor runs, it is `running`. A job in `COMPLETING` is over once sacct tells its end. A record that\n"
+        "neither squeue nor sacct shows is `vanished`; where SLURM keeps no accounting it is `unknown`.\n",
         _section(
             "SLURM: attempt",
             ("state", "counts as"),

@@ -27,14 +27,16 @@ _RUNS = StateMeaning(SchedulerState.RUNNING, AttemptEnd.RUNNING)
 _WAITS_AGAIN = StateMeaning(SchedulerState.PREEMPTED, AttemptEnd.UNKNOWN)
 _FAILED = StateMeaning(SchedulerState.FAILED, AttemptEnd.FAILED, terminal=True)
 
+COMPLETING = "COMPLETING"
+
 STATES: Mapping[str, StateMeaning] = {
     "PENDING": _WAITS,
     "RESV_DEL_HOLD": _WAITS,
     "RUNNING": _RUNS,
     # Has its nodes, which boot: the attempt has begun.
     "CONFIGURING": _RUNS,
-    # Its end is not told before the last process is gone.
-    "COMPLETING": _RUNS,
+    # Its end is told by accounting alone before the last process is gone.
+    COMPLETING: _RUNS,
     "RESIZING": _RUNS,
     "SIGNALING": _RUNS,
     "STAGE_OUT": _RUNS,
@@ -62,6 +64,9 @@ STATES: Mapping[str, StateMeaning] = {
     # Another cluster of the federation started it: nothing is known of it here.
     "REVOKED": StateMeaning(SchedulerState.UNKNOWN, AttemptEnd.UNKNOWN, terminal=True),
 }
+
+OVER_FOR_GOOD = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"})
+"""Ends after which SLURM does not start a job anew by itself, as it may after that of a node or a preemption."""
 
 _NOT_KNOWN = StateMeaning(SchedulerState.UNKNOWN, AttemptEnd.UNKNOWN)
 

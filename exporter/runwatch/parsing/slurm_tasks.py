@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from runwatch.facts import Attempt, AttemptEnd, SchedulerState
-from runwatch.parsing.slurm_states import OUT_OF_MEMORY, as_shells_count, exit_code, how_it_ended, meaning
+from runwatch.parsing.slurm_states import (
+    COMPLETING,
+    OUT_OF_MEMORY,
+    OVER_FOR_GOOD,
+    as_shells_count,
+    exit_code,
+    how_it_ended,
+    meaning,
+)
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
 
 SAME_START_SECONDS = 0.5
@@ -99,6 +107,8 @@ def view_task(
     ordered = sorted(rows, key=lambda row: (row.submitted or 0.0, row.started or 0.0))
     newest = ordered[-1] if ordered else None
     by_queue = queue is not None and (visible or newest is None or not _settled(newest))
+    if queue is not None and newest is not None and _only_clears_up(queue, newest):
+        by_queue = False
     word = queue.word if queue is not None and by_queue else newest.word if newest is not None else ""
     exited = _exited(word, detail, newest)
     live = None
@@ -136,6 +146,17 @@ def view_task(
         attempts=attempts,
         over=known.terminal,
     )
+
+
+def _only_clears_up(queue: QueueRecord, row: AccountingRow) -> bool:
+    """Whether accounting has told the end of a job of which squeue says that its nodes are not free yet.
+
+    That may last for hours, where a process cannot be killed or an epilog hangs: the job is over all the same. Unless
+    SLURM may put it back into the queue after such an end, which squeue does not show before its nodes are free.
+    """
+    if queue.word != COMPLETING or row.word not in OVER_FOR_GOOD or queue.started is None or row.started is None:
+        return False
+    return abs(queue.started - row.started) <= SAME_START_SECONDS
 
 
 def _settled(row: AccountingRow) -> bool:

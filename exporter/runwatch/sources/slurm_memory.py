@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from runwatch.facts import AttemptEnd, SchedulerState, TaskCounts
 from runwatch.parsing.slurm_chains import LinkView
 from runwatch.parsing.slurm_ids import Dependency, JobId, dependencies_of_submit_line, must_end_first, without_tasks
-from runwatch.parsing.slurm_states import can_start, meaning, waiting
+from runwatch.parsing.slurm_states import COMPLETING, can_start, meaning, waiting
 from runwatch.parsing.slurm_tasks import SAME_START_SECONDS, Start, TaskView, of_one_job, view_task
 from runwatch.parsing.slurm_text import AccountingRow, JobDetail, QueueRecord
 
@@ -74,8 +74,9 @@ class TaskMemory:
         """
         before = self.queue
         self.queue, self.visible = record, True
+        is_end = meaning(record.word).terminal or record.word == COMPLETING
         if before is None:
-            return meaning(record.word).terminal
+            return is_end
         if before.word != record.word:
             self.detail_tries = 0
         restarted = before.started is not None and (
@@ -88,7 +89,7 @@ class TaskMemory:
             self.seen[before.started] = Start(before.started, known, "REQUEUED")
             self.detail_tries = 0
             self.detail = None if self.detail is None else replace(self.detail, word="")
-        return restarted or (before.word != record.word and meaning(record.word).terminal)
+        return restarted or (before.word != record.word and is_end)
 
 
 @dataclass(slots=True)
@@ -220,7 +221,7 @@ class LinkMemory:
 
     @staticmethod
     def _lags(task: TaskMemory) -> bool:
-        over = task.queue is not None and meaning(task.queue.word).terminal
+        over = task.queue is not None and (meaning(task.queue.word).terminal or task.queue.word == COMPLETING)
         return ((over or not task.visible) and not task.settled) or task.runs_only_in_accounting
 
     def view(self, no_accounting: str, task: int | None = None) -> LinkView:
