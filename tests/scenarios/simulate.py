@@ -108,7 +108,7 @@ class RunningExporter:
         self._outages = [o for o in scenario.outages if o.exporter in {"", name}]
         wanted = settings.jobs or tuple(scenario.jobs)
         self._stories = {key: scenario.jobs[key] for key in wanted}
-        self._keys = {story.run or key: key for key, story in self._stories.items()}
+        self._keys = {(s.run or key, s.bucket, s.site): key for key, s in self._stories.items()}
         self._config = Config(
             poll_interval=f"{settings.interval:g}s",  # type: ignore[arg-type]
             stale_after=f"{settings.stale_after:g}s",  # type: ignore[arg-type]
@@ -180,6 +180,10 @@ class RunningExporter:
         body = self._exposition.render(self._telemetry.render(reproducible=True)).plain
         return read_samples(body, ORIGIN + self._begins)
 
+    def _key(self, job: Job) -> str:
+        """Return the story of a job: one whose config changes is two, of which each is watched for a time."""
+        return self._keys[job.run, job.bucket, job.site]
+
     def _outage(self, job: Job, kind: SourceKind, origin: str) -> Outage | None:
         now = self._clock.now
         return next(
@@ -188,7 +192,7 @@ class RunningExporter:
                 for o in self._outages
                 if o.source is kind
                 and o.since <= now < o.until
-                and o.job in {"", self._keys[job.run]}
+                and o.job in {"", self._key(job)}
                 and o.site in {"", job.site}
                 and o.origin in {"", origin}
             ),
@@ -212,7 +216,7 @@ class RunningExporter:
         return ScriptedSource(kind, answer, self._settings.turns.get(kind))
 
     def _answer(self, job: Job, kind: SourceKind, origin: str) -> Outcome:
-        key, now = self._keys[job.run], self._clock.now
+        key, now = self._key(job), self._clock.now
         story = self._stories[key]
         if kind is SourceKind.HISTORY:
             position = next(i for i, history in enumerate(story.history) if history.origin == origin)
