@@ -152,7 +152,7 @@ class Watch:
                 outcome,
                 self.now() - age,
                 position=position,
-                interval=self._config.interval(kind),
+                interval=self._rounds.interval(kind, job.site, self._config.interval(kind)),
                 source=binding.source,
                 is_wanted=is_wanted,
             )
