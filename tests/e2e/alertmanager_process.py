@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.e2e.prometheus_process import STARTS, free_port, get, is_ready_or_over
+from tests.e2e.prometheus_process import STARTS, get, is_ready_or_over
 from tests.e2e.running_server import eventually, written_so_far
 from tests.ending_processes import end
+from tests.free_ports import free_port
 from tests.required_programs import required_program
 
 NAMES = ("prometheus-alertmanager", "alertmanager")  # Debian's name, and the project's own
@@ -53,7 +54,7 @@ def alerting(config: Path, folder: Path) -> Iterator[Alertmanager]:
         with log.open("wb") as output:
             process = subprocess.Popen([alertmanager_program(), *arguments], stdout=output, stderr=output)
         try:
-            eventually(partial(is_ready_or_over, process, url), "Alertmanager is up", 30)
+            eventually(partial(is_ready_or_over, process, url), "Alertmanager is up", 60)
             if process.poll() is None:
                 yield Alertmanager(url, log)
                 return

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
-from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from tests.e2e.prometheus_tools import promtool
 from tests.e2e.running_server import eventually, written_so_far
 from tests.ending_processes import end
+from tests.free_ports import free_port
 from tests.required_programs import required_program
 
 STARTS = 3  # somebody else may take the free port before Prometheus binds it
@@ -27,15 +27,8 @@ def prometheus_program() -> str:
     return required_program("prometheus", "prometheus")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def get(url: str) -> bytes:
-    with urlopen(url, timeout=10) as response:
+    with urlopen(url, timeout=60) as response:
         body: bytes = response.read()
     return body
 
@@ -43,7 +36,7 @@ def get(url: str) -> bytes:
 def answers(url: str) -> bool:
     try:
         get(url)
-    except (URLError, ConnectionError):
+    except (OSError, HTTPException):  # refused, not ready, too slow, or ended meanwhile
         return False
     return True
 
@@ -107,7 +100,7 @@ def running(
             process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
             url = f"http://127.0.0.1:{port}"
-            eventually(partial(is_ready_or_over, process, url), "Prometheus is up", 30)
+            eventually(partial(is_ready_or_over, process, url), "Prometheus is up", 60)
             if process.poll() is None:
                 yield Prometheus(url)
                 return

