@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
+import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 
 from tests.http_serving import serving_http
 
 PAGE = 500
 LARGEST_OFFSET = 5000
+HANG_SECONDS = 60.0
 SUBMITTED = 1_795_970_000.0
 
 Json = dict[str, object]
@@ -47,7 +48,10 @@ def attempt(number: int, state: str, started: float, finished: float | None = No
 
 
 class IrisServer:
-    """What the server holds and does. `calls` counts by method; `answers` replaces a method's answer."""
+    """What the server holds and does. `calls` counts by method; `answers` replaces a method's answer.
+
+    While `may_answer` is not set it hangs.
+    """
 
     def __init__(self) -> None:
         self.jobs: list[Json] = []
@@ -57,7 +61,8 @@ class IrisServer:
         self.answers: dict[str, tuple[int, bytes]] = {}
         self.headers: list[dict[str, str]] = []
         self.accepted: dict[str, str] | None = None
-        self.hang_seconds = 0.0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         self.hidden: set[str] = set()
         self.url = ""
 
@@ -111,7 +116,7 @@ def serving_iris() -> Iterator[IrisServer]:
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             state.calls[method] += 1
             state.headers.append(dict(self.headers.items()))
-            time.sleep(state.hang_seconds)
+            state.may_answer.wait(HANG_SECONDS)
             status, body = state.answers.get(method, (0, b""))
             if state.accepted is not None and not state.accepted.items() <= dict(self.headers.items()).items():
                 status, body = (
@@ -122,15 +127,19 @@ def serving_iris() -> Iterator[IrisServer]:
                 known = service == "/iris.cluster.ControllerService"
                 status, reply = state.answer(method, message) if known else (404, {})
                 body = json.dumps(reply).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # who was kept waiting has gone
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
 
         def log_message(self, format: str, *arguments: object) -> None:
             """Say nothing."""
 
     with serving_http(Handler) as url:
         state.url = url
-        yield state
+        try:
+            yield state
+        finally:
+            state.may_answer.set()

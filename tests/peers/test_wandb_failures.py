@@ -34,7 +34,7 @@ def only_runs(fault: Fault) -> Callable[[Request], Fault | None]:
     return lambda request: fault if request.operation != "RunwatchViewer" else None
 
 
-HANG_SECONDS = 5.0
+HANG_SECONDS = 60.0
 KINDS = [
     (Fault(401), "auth"),
     (Fault(403), "auth"),
@@ -53,6 +53,11 @@ KINDS = [
 ]
 
 
+def deadline_for(fault: Fault) -> float:
+    """Seconds of a poll: few where they must go by, and enough for a busy machine where an answer comes."""
+    return 1.5 if fault.hang else 20.0
+
+
 def poll_until_read(watch: Watch, *names: str) -> None:
     """Poll until every job was read: a busy machine may need longer than one deadline for it."""
     for _ in range(5):
@@ -67,13 +72,13 @@ def test_a_service_that_fails_is_a_typed_failure_of_every_job(
     wandb_server: WandbServer, watch_wandb: MakeWatch, fault: Fault, reason: str, jobs: int
 ) -> None:
     names = make_runs(wandb_server, jobs)
-    watch = watch_wandb(deadline_seconds=1.5)
-    watch.poll(*names)
+    watch = watch_wandb(deadline_seconds=deadline_for(fault))
+    poll_until_read(watch, *names)
     wandb_server.fault = lambda _request: fault
     grow(wandb_server)
     began = time.monotonic()
     watch.poll(*names, minutes=20)
-    assert time.monotonic() - began < HANG_SECONDS
+    assert time.monotonic() - began < HANG_SECONDS / 2
     assert [watch.seen.failure(name).reason for name in names] == [reason] * jobs
     # It comes back, and nothing was lost or given twice.
     wandb_server.fault = lambda _request: None
@@ -88,7 +93,7 @@ def test_a_first_poll_that_fails_is_typed_too(
 ) -> None:
     (name,) = make_runs(wandb_server, 1)
     wandb_server.fault = lambda _request: fault
-    watch = watch_wandb(deadline_seconds=1.5)
+    watch = watch_wandb(deadline_seconds=deadline_for(fault))
     watch.poll(name, minutes=20)
     assert watch.seen.failure(name).reason == reason
     wandb_server.fault = lambda _request: None
@@ -184,10 +189,14 @@ def test_a_run_that_hangs_delays_nobody(wandb_server: WandbServer, watch_wandb: 
     watch = watch_wandb(deadline_seconds=3)
     began = time.monotonic()
     watch.poll(*names, minutes=3)
-    assert time.monotonic() - began < 4.5
+    assert time.monotonic() - began < 20  # a request hangs for longer
     grow(wandb_server)
-    watch.poll(*names, minutes=3)
-    assert answered(watch, names) == [name for name in names if name != "run-01"]
+    healthy = [name for name in names if name != "run-01"]
+    for _ in range(5):
+        watch.poll(*names, minutes=3)
+        if answered(watch, names) == healthy:
+            break
+    assert answered(watch, names) == healthy
     assert watch.seen.failure("run-01").reason == "timeout"
 
 

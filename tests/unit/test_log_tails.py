@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -204,5 +203,6 @@ def test_steps_of_a_first_tail_without_stamps_have_no_time() -> None:
     before = time.time()
     answers[0] = (text + logged_step(3, 10)).splitlines()
     (row,) = watched.history().rows
-    assert (row.trainer_step, row.time) == (3, pytest.approx(before, abs=5))
+    assert row.trainer_step == 3
+    assert row.time is not None and before <= row.time <= time.time()
     assert watched.facts().last_write == row.time

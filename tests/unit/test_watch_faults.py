@@ -66,7 +66,7 @@ def test_a_poller_outlives_a_fault_of_its_source_and_of_what_is_published() -> N
 
     poller = Poller(watch, publish)
     poller.set_bindings(Config(poll_interval="1s", stale_after="1h"), [SourceBinding(Faulty(), "jsonl")])  # type: ignore[arg-type]
-    assert all(polls.acquire(timeout=10) for _ in range(2))
+    assert all(polls.acquire(timeout=60) for _ in range(2))
     poller.stop(10)
 
 
