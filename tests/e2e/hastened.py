@@ -14,7 +14,8 @@ EVALUATIONS = "1s"
 FOR = "8s"
 """Longer than the 5 s after which Prometheus first knows its targets and its Alertmanagers: a shorter one would end
 before anything was scraped, or before an alert could be sent."""
-GROUP_WAIT = "2s"
+GROUP_WAIT = "4s"
+"""Longer than what lies between the evaluations of two groups of rules, also on a busy machine."""
 GROUP_INTERVAL = "1s"
 
 

@@ -25,7 +25,7 @@ def open_server() -> Iterator[Address]:
     """A server that asks nobody for a password."""
     with running() as (server, address):
         server.publish(body(SECRET))
-        eventually(lambda: httpx.get(f"{address.url}/metrics").text == SECRET, "the body")
+        eventually(lambda: httpx.get(f"{address.url}/metrics", timeout=60).text == SECRET, "the body")
         yield address
 
 
@@ -34,11 +34,11 @@ def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address
     """A server that asks for a password."""
     with running(web_config=users(tmp_path_factory.mktemp("web"))) as (server, address):
         server.publish(body(SECRET))
-        eventually(lambda: httpx.get(f"{address.url}/metrics", auth=RIGHT).text == SECRET, "the body")
+        eventually(lambda: httpx.get(f"{address.url}/metrics", auth=RIGHT, timeout=60).text == SECRET, "the body")
         yield address
 
 
-def exchange(address: Address, sent: bytes, seconds: float = 10.0) -> bytes:
+def exchange(address: Address, sent: bytes, seconds: float = 60.0) -> bytes:
     """Send bytes on a connection of their own and return all that comes back until the server ends it."""
     with socket.create_connection((address.host, address.port), timeout=seconds) as connection:
         connection.sendall(sent)
@@ -128,7 +128,7 @@ def users(folder: Path) -> Path:
 
 def healthy(address: Address) -> bool:
     """Whether an honest client is answered, with or without a password."""
-    return httpx.get(f"{address.url}/-/healthy", timeout=20).status_code in (200, 401)
+    return httpx.get(f"{address.url}/-/healthy", timeout=60).status_code in (200, 401)
 
 
 def test_many_wrong_passwords_at_speed_do_not_keep_the_scrape_waiting(guarded_server: Address) -> None:
@@ -189,7 +189,7 @@ def test_slow_clients_by_the_hundred_leave_room_for_the_scrape(open_server: Addr
         for number, connection in enumerate(slow):
             connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: "[: 1 + number % 40])
         for _ in range(20):
-            assert httpx.get(f"{open_server.url}/metrics", timeout=20).text == SECRET
+            assert httpx.get(f"{open_server.url}/metrics", timeout=60).text == SECRET
     finally:
         for connection in slow:
             connection.close()

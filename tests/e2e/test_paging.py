@@ -102,8 +102,8 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
             with scraping(
                 exporter.port, folder, {}, rules=rules, alertmanager_url=alertmanager.url, past=past
             ) as prometheus:
-                eventually(lambda: prometheus.firing() == FIRING, "all alerts fire", 60)
-                eventually(lambda: len(receiver.to(SLACK)) >= 6, "all pages arrive", 20)
+                eventually(lambda: prometheus.firing() == FIRING, "all alerts fire", 90)
+                eventually(lambda: len(receiver.to(SLACK)) >= 6, "all pages arrive", 60)
                 # Prometheus sends its alerts anew each second, and a group looks each second whether to tell.
                 time.sleep(4)
                 assert prometheus.firing() == FIRING
@@ -250,7 +250,7 @@ def test_what_goes_on_is_resolved(chain: Chain) -> None:
         }
 
     expected = {f"resolved: {COLLAPSING} (north): MLJobRLCollapse", f"resolved: {STALLED} (north): MLJobStalled"}
-    eventually(lambda: resolved() >= expected, "both are resolved", 60)
+    eventually(lambda: resolved() >= expected, "both are resolved", 90)
     eventually(lambda: len(last_words(chain.receiver, {COLLAPSING, STALLED})) == 2, "the webhook hears it too")
     assert resolved() == expected  # the other site's go on
     assert {run for _, _, run in chain.prometheus.firing()} == {SOUTH_COLLAPSING, SOUTH_STALLED, ""}

@@ -78,7 +78,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         serving(fleet.config) as exporter,
         scraping(exporter.port, folder, {"cluster": "scrapers-own"}) as prometheus,
     ):
-        eventually(lambda: len(prometheus.query("mljob_info")) == 9, "all jobs were scraped", 30)
+        eventually(lambda: len(prometheus.query("mljob_info")) == 9, "all jobs were scraped", 60)
         yield Scraped(exporter, prometheus, fleet.config)
 
 
@@ -172,14 +172,12 @@ def test_series_vanish_with_their_job(tmp_path: Path) -> None:
     prometheus_program()
     fleet = write_fleet(tmp_path, port=0, now=time.time())
     with serving(fleet.config) as exporter, scraping(exporter.port, tmp_path, {}) as prometheus:
-        eventually(lambda: len(prometheus.query("mljob_info")) == 9, "all jobs were scraped", 30)
+        eventually(lambda: len(prometheus.query("mljob_info")) == 9, "all jobs were scraped", 60)
         settings = yaml.safe_load(fleet.config.read_text())
         settings["jobs"] = [job for job in settings["jobs"] if job["run"] != RL]
         fleet.config.write_text(yaml.safe_dump(settings))
         os.kill(exporter.process.pid, signal.SIGHUP)
         eventually(lambda: f'run="{RL}"' not in exporter.metrics(), "the exporter dropped the job")
-        scrapes = prometheus.value('count_over_time(up{job="runwatch"}[10m])')
-        eventually(lambda: not prometheus.query(f'{{run="{RL}"}}'), "Prometheus dropped the job")
         # Series that merely stopped coming would stay for five minutes.
-        assert prometheus.value('count_over_time(up{job="runwatch"}[10m])') - scrapes <= 2
+        eventually(lambda: not prometheus.query(f'{{run="{RL}"}}'), "Prometheus dropped the job", 100)
         assert len(prometheus.query("mljob_info")) == 8

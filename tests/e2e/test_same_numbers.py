@@ -19,6 +19,7 @@ from tests.e2e.running_server import eventually
 OF_THIS_EXPORTER = (
     "mljob_observed_timestamp_seconds",
     "mljob_source_configured_timestamp_seconds",
+    "runwatch_source_interval_seconds",
     "runwatch_source_last_success_timestamp_seconds",
     "runwatch_config_last_reload_success_timestamp_seconds",
     "process_",

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.e2e.running_exporter import SERVING
 from tests.e2e.running_server import eventually, written_so_far
+from tests.ending_processes import end
 from tests.peers.wandb_server import KEY, Fault, WandbServer
 from tests.peers.wandb_server_runs import PeerRun
 
@@ -108,57 +110,60 @@ def test_the_long_run_is_read_whole_and_the_same_twice(wandb_server: WandbServer
     assert " gaps=12/7.2" in line.stdout
 
 
+@dataclass
 class Exporter:
-    """A real `runwatch serve`."""
+    """A real `runwatch serve` at a port of its own."""
 
-    def __init__(self, config: Path, home: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        text = config.read_text()
-        config.write_text(f"listen: 127.0.0.1:{self.port}\n{text}" if "listen:" not in text else text)
-        if "listen:" in text:
-            self.port = int(text.split("listen: 127.0.0.1:")[1].split()[0])
-        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-        self.log = home / "exporter.log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "runwatch", "serve", "--config", str(config)], stderr=log, env=environment
-            )
-
-    def get(self, path: str) -> httpx.Response | None:
-        try:
-            return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=5)
-        except httpx.TransportError:
-            return None
+    process: subprocess.Popen[bytes]
+    url: str
+    log: Path
 
     def samples(self) -> Samples:
-        response = self.get("/metrics")
-        return samples_of(response.text) if response is not None and response.status_code == 200 else {}
+        response = httpx.get(f"{self.url}/metrics", timeout=60)
+        return samples_of(response.text) if response.status_code == 200 else {}
 
-    def wait(self, until: str, seconds: float = 60.0, **labels: str) -> Samples:
+    def wait(self, until: str, **labels: str) -> Samples:
         """Wait until a series is there."""
-        give_up = time.monotonic() + seconds
-        while time.monotonic() < give_up:
-            samples = self.samples()
-            if any(name == until and set(labels.items()) <= set(pairs) for name, pairs in samples):
-                return samples
-            time.sleep(0.1)
-        raise AssertionError(f"no {until}{labels} after {seconds} s\n{written_so_far(self.log)}")
+        return self.wait_for(
+            f"{until}{labels}",
+            lambda samples: any(name == until and set(labels.items()) <= set(pairs) for name, pairs in samples),
+        )
 
-    def wait_ready(self, seconds: float = 60.0) -> None:
+    def wait_for(self, what: str, holds: Callable[[Samples], bool], seconds: float = 90.0) -> Samples:
+        """Wait until something holds of the samples, and return them."""
+        seen: list[Samples] = []
+
+        def is_seen() -> bool:
+            assert self.process.poll() is None, written_so_far(self.log)
+            seen[:] = [self.samples()]
+            return holds(seen[0])
+
+        eventually(is_seen, what, seconds)
+        return seen[0]
+
+    def wait_ready(self) -> None:
         """Wait until every source was tried."""
-        give_up = time.monotonic() + seconds
-        while time.monotonic() < give_up:
-            ready = self.get("/-/ready")
-            if ready is not None and ready.status_code == 200:
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"not ready after {seconds} s\n{written_so_far(self.log)}")
+        eventually(lambda: httpx.get(f"{self.url}/-/ready", timeout=60).status_code == 200, "it is ready", 60)
 
-    def kill(self, number: int = signal.SIGKILL) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(30)
+
+@contextmanager
+def exporting(config: Path, home: Path) -> Iterator[Exporter]:
+    """Run one, without the secrets of this process's environment."""
+    config.write_text(f"listen: 127.0.0.1:0\n{config.read_text().removeprefix('listen: 127.0.0.1:0')}")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    log = home / "exporter.log"
+    with log.open("wb") as output:
+        command = [sys.executable, "-m", "runwatch", "serve", "--config", str(config)]
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+    try:
+        eventually(
+            lambda: process.poll() is not None or SERVING.search(written_so_far(log)) is not None, "it serves", 60
+        )
+        found = SERVING.search(written_so_far(log))
+        assert found is not None, written_so_far(log)
+        yield Exporter(process, f"http://127.0.0.1:{found[1]}", log)
+    finally:
+        end(process, log)
 
 
 _CHANGES_WITH_TIME = ("mljob_observed", "mljob_source_configured", "runwatch_", "process_", "python_", "mljob_goodput")
@@ -172,20 +177,14 @@ def test_the_same_numbers_after_kill_9(wandb_server: WandbServer, tmp_path: Path
     run = long_run(wandb_server, time.time() - 30)
     run.heartbeat_at = time.time()
     config = write_config(tmp_path, wandb_server.url, LONG_JOB, poll_interval="1s")
-    exporter = Exporter(config, tmp_path)
-    try:
+    with exporting(config, tmp_path) as exporter:
         before = steady(exporter.wait("mljob_gaps"))
-    finally:
-        exporter.kill()
-    # Its server ends a moment later, and must not answer for the next one.
-    eventually(lambda: exporter.get("/metrics") is None, "its server ended too")
-    again = Exporter(config, tmp_path)
-    try:
+        exporter.process.kill()
+        exporter.process.wait()
+    with exporting(config, tmp_path) as again:
         after = steady(again.wait("mljob_gaps"))
         again.wait_ready()
-    finally:
-        code = again.kill(signal.SIGTERM)
-    assert code == 0
+    assert again.process.returncode == 0
     without_eta = {key: number for key, number in before.items() if "with_interruptions" not in key[0]}
     assert {key: after.get(key) for key in without_eta} == without_eta
     assert value(after, "mljob_gaps") == 12
@@ -247,26 +246,23 @@ def test_an_upstream_that_hangs_is_a_timeout_and_delays_no_other(wandb_server: W
         "- {run: two, bucket: sft, history: {jsonl: rows.jsonl}}\n"
     )
     config = write_config(tmp_path, wandb_server.url, jobs, poll_interval="1s")
-    exporter = Exporter(config, tmp_path)
-    try:
-        good = exporter.wait("mljob_step", run="one")
-        seen = value(good, "mljob_observed_timestamp_seconds", run="one", source="history")
+    with exporting(config, tmp_path) as exporter:
+        exporter.wait("mljob_step", run="one")
         wandb_server.fault = lambda _: Fault(hang=600.0)
-        frozen = exporter.wait("runwatch_source_up", source="history", site="cw")
-        give_up = time.monotonic() + 60
-        while value(frozen, "runwatch_source_up", source="history", site="cw") != 0 and time.monotonic() < give_up:
-            with rows.open("a") as file:
-                file.write(json.dumps({"_step": 2, "_timestamp": time.time()}) + "\n")
-            time.sleep(0.5)
-            frozen = exporter.samples()
-        assert value(frozen, "runwatch_source_up", source="history", site="cw") == 0
+        frozen = exporter.wait_for(
+            "its history is down", lambda seen: value(seen, "runwatch_source_up", source="history", site="cw") == 0
+        )
         assert (value(frozen, "runwatch_source_errors_total", site="cw", reason="timeout") or 0) >= 1
-        assert value(frozen, "mljob_step", run="one") == 19
-        assert (value(frozen, "mljob_observed_timestamp_seconds", run="one") or 0) - (seen or 0) < 30
-        assert value(frozen, "mljob_step", run="two") == 2
-        assert (value(frozen, "mljob_observed_timestamp_seconds", run="two") or 0) > time.time() - 10
-    finally:
-        assert exporter.kill(signal.SIGTERM) == 0
+        last = value(frozen, "mljob_observed_timestamp_seconds", run="one", source="history")
+        assert last is not None
+        # The other goes on: what is written now is seen, while the hanging one's facts stand still.
+        with rows.open("a") as file:
+            file.write(json.dumps({"_step": 2, "_timestamp": time.time()}) + "\n")
+        later = exporter.wait_for("the other goes on", lambda seen: value(seen, "mljob_step", run="two") == 2)
+        assert (value(later, "mljob_observed_timestamp_seconds", run="two") or 0) > last
+        assert value(later, "mljob_observed_timestamp_seconds", run="one", source="history") == last
+        assert value(later, "mljob_step", run="one") == 19
+    assert exporter.process.returncode == 0
 
 
 def test_runs_of_a_project_are_discovered_and_kept_through_their_end(wandb_server: WandbServer, tmp_path: Path) -> None:
@@ -276,21 +272,14 @@ def test_runs_of_a_project_are_discovered_and_kept_through_their_end(wandb_serve
     config = write_config(
         tmp_path, wandb_server.url, "discover: [{wandb: lab/p, bucket: sft, state: running}]\n", poll_interval="1s"
     )
-    exporter = Exporter(config, tmp_path)
-    try:
+    with exporting(config, tmp_path) as exporter:
         exporter.wait("mljob_step", run="one")
         exporter.wait("mljob_step", run="two")
         runs[0].state = "finished"
-        give_up = time.monotonic() + 30
-        samples: Samples = {}
-        while value(samples, "mljob_state", run="one", state="succeeded") != 1 and time.monotonic() < give_up:
-            time.sleep(0.2)
-            samples = exporter.samples()
-        assert value(samples, "mljob_state", run="one", state="succeeded") == 1
-        time.sleep(2.5)
+        exporter.wait_for("its end", lambda seen: value(seen, "mljob_state", run="one", state="succeeded") == 1)
+        asked = len(wandb_server.requests)
+        eventually(lambda: len(wandb_server.requests) >= asked + 4, "two more polls, and looks for runs, began", 60)
         samples = exporter.samples()
         assert value(samples, "mljob_step", run="one") == 19
         assert value(samples, "mljob_info", run="ended-long-ago") is None
         assert value(samples, "runwatch_jobs", bucket="sft") == 2
-    finally:
-        exporter.kill(signal.SIGTERM)
