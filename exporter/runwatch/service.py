@@ -49,7 +49,7 @@ class Service:
 
     def __init__(self, config_path: Path, config: Config, shard: Shard | None = None) -> None:
         self._config_path = config_path
-        self._config = config
+        self._config = self._started_with = config
         self._telemetry = Telemetry()
         self._remembered = Remembered(config.state_file, config.linger)
         self._watch = Watch(config, self._telemetry, remembered=self._remembered)
@@ -117,8 +117,8 @@ class Service:
                 self.publish()
                 return ReloadResult(False, "; ".join(str(fault) for fault in error.faults))
             for key in ("listen", "web_config", "enable_lifecycle", "state_file"):
-                if getattr(config, key) != getattr(self._config, key):
-                    _log.warning("%s changed in the config: it takes effect at the next start", key)
+                if getattr(config, key) != getattr(self._started_with, key):
+                    _log.warning("%s is another than at the start: it takes effect at the next start", key)
             self._config = config
             self._telemetry.set_reload(True, time.time())
             self._apply(config, self._finder.current(config, time.time()))
