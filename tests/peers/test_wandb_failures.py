@@ -259,7 +259,7 @@ def test_failures_in_a_row_are_asked_ever_more_seldom(wandb_server: WandbServer,
 
 def test_all_jobs_share_one_budget(wandb_server: WandbServer, watch_wandb: MakeWatch) -> None:
     names = make_runs(wandb_server, 60)
-    watch = watch_wandb(requests_per_minute=3, deadline_seconds=8)
+    watch = watch_wandb(requests_per_minute=3, deadline_seconds=15)
     # One request for the key and two for forty of the sixty runs; the rest waits for the next minute.
     assert watch.poll(*names, minutes=0.5) == 3
     waiting = [name for name in names if isinstance(watch.seen.last(name), Failure)]

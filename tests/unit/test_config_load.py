@@ -35,6 +35,12 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 
+# In the parser's own words.
+TAB = "not YAML: found character '\\t' that cannot start any token while scanning for the next token"
+UNFIT = "not YAML: expected <block end>, but found '<block mapping start>' while parsing a block collection"
+OPEN = "not YAML: found unexpected end of stream while scanning a quoted scalar"
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -44,6 +50,11 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         (b"a: b\nc: \0", "c.yaml:2: not YAML: the character U+0000"),
         ("# nothing\n", "c.yaml:1: the file is empty"),
         ("- a", "c.yaml:1: expected a mapping with keys such as jobs and sites"),
+        ("a:\n\tb: 1", f"c.yaml:2: {TAB}: indent with spaces, not with tabs"),
+        ("jobs:\n  - a: 1\n   b: 2", f"c.yaml:3: {UNFIT} that began on line 2: is the line indented as those that"),
+        ("a:\n  b: 1\n   c: 2", "c.yaml:3: not YAML: mapping values are not allowed here: is the line indented as"),
+        ('a: "b\nc: d\n', f"c.yaml:3: {OPEN} that began on line 1: is a quote left open?"),
+        ("listen: 9877", "c.yaml:1: listen: expected HOST:PORT such as 0.0.0.0:9877 or [::]:9877, got '9877'"),
         ("a: 1\n---\nb: 2", "c.yaml:2: not YAML: "),
         ("a: *b", "c.yaml:1: not YAML: found undefined alias"),
         ('listen: "\\UFFFFFFFF"', "c.yaml:1: not YAML: an escape names no Unicode character"),

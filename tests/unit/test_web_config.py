@@ -97,7 +97,9 @@ def test_an_empty_file_asks_for_nothing(tmp_path: Path, text: str) -> None:
         (f"basic_auth_users:\n  'a:b': {HASH}\n", ":2: basic_auth_users.a:b: a user's name cannot hold a colon"),
         ("http_server_config: {http2: maybe}\n", ":1: http_server_config.http2: expected true or false"),
         ("http_server_config:\n  headers: {Server: x}\n", ":2: http_server_config.headers.Server: unknown key"),
-        ("a: b: hunter2\n", ":1: not valid YAML"),
+        ("a: b: hunter2\n", ":1: not valid YAML: is the line indented as those that it belongs to, and is text "),
+        ("basic_auth_users:\n\ta: hunter2\n", ":2: not valid YAML: indent with spaces, not with tabs"),
+        ("a: *hunter2\n", ":1: not valid YAML"),
         ("- a\n", ":1: expected a mapping"),
     ],
 )
@@ -118,7 +120,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         load_web_config(tmp_path / "latin.yaml")
     config = load_web_config(written(tmp_path, "tls_server_config: {cert_file: no.crt, key_file: no.key}\n"))
     assert config.tls is not None
-    with pytest.raises(WebConfigError, match=r"cert_file .*no\.crt, key_file .*no\.key: No such file or directory"):
+    with pytest.raises(WebConfigError, match=r"^cert_file .*/no\.crt: No such file or directory$"):
+        tls_context(config.tls)
+    (tmp_path / "no.crt").touch()
+    with pytest.raises(WebConfigError, match=r"^key_file .*/no\.key: No such file or directory$"):
         tls_context(config.tls)
 
 

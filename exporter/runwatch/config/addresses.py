@@ -7,7 +7,7 @@ import re
 from urllib.parse import urlsplit
 
 _LISTEN = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})")
-_LISTEN_EXPECTED = "expected HOST:PORT such as 0.0.0.0:9877 or [::]:9877"
+LISTEN_EXPECTED = "expected HOST:PORT such as 0.0.0.0:9877 or [::]:9877"
 
 
 def split_listen(text: str) -> tuple[str, int]:
@@ -18,7 +18,7 @@ def split_listen(text: str) -> tuple[str, int]:
     """
     found = _LISTEN.fullmatch(text)
     if found is None:
-        raise ValueError(f"{_LISTEN_EXPECTED}, got '{text[:80]}'")
+        raise ValueError(f"{LISTEN_EXPECTED}, got '{text[:80]}'")
     port = int(found["port"])
     if port > 65535:
         raise ValueError(f"expected a port of at most 65535, got {port}")
@@ -27,7 +27,7 @@ def split_listen(text: str) -> tuple[str, int]:
     try:
         ipaddress.IPv6Address(found["ipv6"])
     except ValueError:
-        raise ValueError(f"{_LISTEN_EXPECTED}, got '{text[:80]}'") from None
+        raise ValueError(f"{LISTEN_EXPECTED}, got '{text[:80]}'") from None
     return found["ipv6"], port
 
 

@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from runwatch.config.addresses import LISTEN_EXPECTED
 from runwatch.config.durations import DURATION_EXPECTED
 from runwatch.config.faults import Fault, did_you_mean, one_line, shown
 from runwatch.config.model import Config
@@ -74,6 +75,8 @@ def _message(entry: Entry, kind: str, detail: ErrorDetails) -> str:
         return str(context["error"]) if isinstance(entry.value, str) else f"{DURATION_EXPECTED}, got {_got(entry)}"
     if kind == "string_too_short":
         return "expected text, got an empty one"
+    if entry.name == "listen" and kind == "string_type":
+        return f"{LISTEN_EXPECTED}, got {_got(entry)}"
     if kind in {"string_type", "path_type"} and isinstance(entry.value, bool | int | float | DateValue):
         return _in_quotes(entry)
     if kind.startswith("int_parsing") or kind in {"int_from_float", "finite_number"}:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import yaml
 
 from runwatch.config.faults import Fault, shown
+from runwatch.parsing.yaml_faults import told
 
 MAXIMUM_DEPTH = 32
 MAXIMUM_VALUES = 200_000
@@ -255,8 +256,7 @@ def read_tree(text: str, file: str) -> tuple[Entry | None, list[Fault]]:
         return None, [Fault(file, line, "", f"not YAML: the character U+{ord(text[error.position]):04X}")]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        message = " ".join(part for part in (error.problem, error.context) if part)
-        return None, [Fault(file, mark.line + 1 if mark else None, "", f"not YAML: {message}")]
+        return None, [Fault(file, mark.line + 1 if mark else None, "", f"not YAML: {told(error)}")]
     except (ValueError, OverflowError):
         # The scanner turns \U escapes into characters without looking whether there is such a character.
         return None, [Fault(file, loader.line + 1, "", "not YAML: an escape names no Unicode character")]

@@ -15,6 +15,8 @@ from typing import TypeVar
 
 import yaml
 
+from runwatch.parsing.yaml_faults import advice
+
 _SECTIONS = ("tls_server_config", "http_server_config", "basic_auth_users")
 _TLS_KEYS = (
     "cert_file",
@@ -152,7 +154,8 @@ def load_web_config(path: Path) -> WebConfig:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
-        raise WebConfigError(f"{path}{line}: not valid YAML") from None  # The parser's text quotes the file.
+        hint = f": {text}" if (text := advice(error)) else ""
+        raise WebConfigError(f"{path}{line}: not valid YAML{hint}") from None  # The parser's text quotes the file.
     if root is None:
         return WebConfig()
     sections = _checked(_Entry(path, "", 1, root).mapping(), _SECTIONS)
@@ -263,6 +266,11 @@ def apply_tls(context: ssl.SSLContext, settings: TlsSettings) -> None:
     Raises:
         WebConfigError: as `tls_context`. The context may be half changed then: try on a fresh one first.
     """
+    for key, path in (("cert_file", settings.cert_file), ("key_file", settings.key_file)):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise WebConfigError(f"{key} {path}: {error.strerror}") from error
     try:
         # A key with a passphrase would make OpenSSL ask on the terminal.
         context.load_cert_chain(settings.cert_file, settings.key_file, password=lambda: "")
@@ -283,5 +291,7 @@ def apply_tls(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "not usable (the key is another certificate's)"
         return f"not usable ({error.reason or 'wrong format, or the key has a passphrase'})"
     return getattr(error, "strerror", None) or str(error)
