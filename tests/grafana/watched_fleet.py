@@ -21,8 +21,10 @@ from tests.free_ports import free_port
 from tests.grafana.fleet import JOBS, Fleet, write_fleet
 
 RULES = Path(__file__).parents[2] / "alerts" / "rules" / "runwatch.yaml"
-SETTLED_SECONDS = 6
-"""So long the fleet is watched before it is looked at: a rate needs more than one scrape, and rules build on rules."""
+SETTLED_SCRAPES = 6
+"""So often all is scraped before it is looked at, once a second: a rate needs more than one scrape, and rules build on
+rules.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,16 @@ def prometheus_of(targets: Sequence[Mapping[str, object]], folder: Path) -> Iter
     raise AssertionError(log.read_text())
 
 
+def settle(prometheus: Prometheus) -> None:
+    """Wait until everything was scraped some times more."""
+
+    def scrapes() -> float:
+        return prometheus.value("min(count_over_time(up[1h]))")
+
+    begun = scrapes()
+    eventually(lambda: scrapes() >= begun + SETTLED_SCRAPES, "some more scrapes", 60)
+
+
 @contextmanager
 def watched_fleet(folder: Path) -> Iterator[WatchedFleet]:
     """Write the fleet, watch it, and wait until all of it was seen."""
@@ -96,5 +108,5 @@ def watched_fleet(folder: Path) -> Iterator[WatchedFleet]:
         eventually(lambda: len(prometheus.query(firing)) == 1, "the rules saw the fleet and its collapse", 60)
         down = 'ALERTS{alertname="RunwatchDown"}'
         eventually(lambda: not prometheus.query(down), "it is no longer thought down", 60)
-        time.sleep(SETTLED_SECONDS)
+        settle(prometheus)
         yield WatchedFleet(fleet, prometheus, time.time())
