@@ -50,6 +50,10 @@ PART = 6 * HOUR
 """The day before now is in so long blocks. Blocks that lie over one another Prometheus would join while it is asked."""
 EVALUATIONS = 5
 """So often the rules are evaluated: a collection of garbage falls into some of them, and doubles what they take."""
+SCRAPED_EVERY = 30
+QUIET_SECONDS = 7.0
+"""So long before the next scrape the scraping is ended at the latest: Prometheus notes within 5 s that a target, whose
+interval is another now, is another target. Had the old one been scraped in between, its series would end later."""
 BROKEN_OFF = 10
 """So often the end of the scraping may fall into a scrape."""
 AT_ONCE = 2
@@ -78,7 +82,7 @@ def prometheus_of_many(folder: Path) -> Iterator[PrometheusOfMany]:
     _write_blocks(folder, blocks, bodies, int(time.time()))
     config = folder / "prometheus.json"
     with _served(bodies) as target:
-        _configure(config, target, scrape="8s", evaluate=SELDOM)
+        _configure(config, target, scrape=f"{SCRAPED_EVERY}s", evaluate=SELDOM)
         # With this longest block nothing is joined: it would be while queries are measured.
         keep = ("--storage.tsdb.retention.time=60d", "--storage.tsdb.max-block-duration=2h")
         fill = functools.partial(shutil.copytree, blocks)
@@ -102,7 +106,8 @@ def _scraped_once_and_evaluated(prometheus: Prometheus, config: Path, target: st
         return prometheus.query(f"count({metric} == 1) == {LIVE_RUNS}") != []
 
     for _ in range(BROKEN_OFF):
-        eventually(functools.partial(all_there, "mljob_state"), "all was scraped", 120)
+        eventually(functools.partial(all_there, "mljob_state"), "all was scraped", 150)
+        eventually(functools.partial(_is_quiet, prometheus), "no scrape is near", 120)
         _configure(config, target, scrape=SELDOM, evaluate="8s")
         _reload(prometheus)
         seen: dict[str, Json] = {}
@@ -110,11 +115,17 @@ def _scraped_once_and_evaluated(prometheus: Prometheus, config: Path, target: st
             eventually(functools.partial(_evaluated_often, prometheus, seen), "the rules were evaluated", 240)
         complete = all_there("mljob_state") and all_there("mljob:state")
         now = int(time.time())
-        _configure(config, target, scrape=SELDOM if complete else "8s", evaluate=SELDOM)
+        _configure(config, target, scrape=SELDOM if complete else f"{SCRAPED_EVERY}s", evaluate=SELDOM)
         _reload(prometheus)
         if complete:
             return min([*seen.values()][1:], key=lambda each: float(each["evaluationTime"])), now
     raise AssertionError(f"a scrape was broken off {BROKEN_OFF} times")
+
+
+def _is_quiet(prometheus: Prometheus) -> bool:
+    """Tell whether no target is being scraped or will be soon; of two there is always such a time in each interval."""
+    begun = [at for _, at in prometheus.query("timestamp(up)")]
+    return len(begun) == len(JOBS) and bool(min(begun) + SCRAPED_EVERY - time.time() > QUIET_SECONDS)
 
 
 def _expositions(folder: Path) -> dict[str, str]:
