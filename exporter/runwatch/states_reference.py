@@ -44,6 +44,7 @@ _KUBERNETES_JOB = (
     ("pods count as active, and none is there", _STATE_WORDS[SchedulerState.NO_TASKS]),
     ("none counts as active, and none is there", "`pending`, once it ran `preempted`"),
     ("no record and no pod", _STATE_WORDS[SchedulerState.GONE]),
+    ("the same, and its `ttlSecondsAfterFinished` was over since the look before", "`unknown`"),
     ("pods' phase `Unknown`", "`unknown`"),
 )
 

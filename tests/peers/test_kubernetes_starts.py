@@ -138,3 +138,35 @@ def test_a_job_whose_last_pod_reached_its_own_deadline_ended_at_the_limit(
     facts = watch.facts("train")
     assert (facts.state, facts.ended, facts.exit_code) == (state, T0 + 3600, code)
     assert "BackoffLimitExceeded" in facts.detail
+
+
+@pytest.mark.parametrize(
+    ("stays", "after", "state"),
+    [
+        (30, 60.0, SchedulerState.UNKNOWN),  # it may have ended right after it was seen
+        (90, 60.0, SchedulerState.GONE),  # it would still be there
+        (90, 3600.0, SchedulerState.UNKNOWN),  # nobody looked for an hour
+        (None, 3600.0, SchedulerState.GONE),
+    ],
+)
+def test_a_job_that_removes_its_record_may_have_ended_between_two_looks(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, stays: int | None, after: float, state: SchedulerState
+) -> None:
+    now = T0 + 100.0
+    monkeypatch.setattr(watch.source, "_clock", lambda: now)
+    whole = watch.server.put("jobs", job("train", spec={"ttlSecondsAfterFinished": stays}))
+    watch.server.put("pods", pod("train-a", whole, "Running", running(20)))
+    identity = watch.facts("train").identity
+    watch.server.remove("jobs", "train")
+    watch.server.remove("pods", "train-a")
+    now += after
+    facts = watch.facts("train")
+    assert (facts.state, facts.identity) == (state, identity)
+    now += 7200.0  # what was true when it was first missed stays true
+    assert watch.facts("train").state is state
+    # Submitted anew, and deleted by somebody ten seconds after it was seen.
+    watch.server.put("jobs", job("train", made=500.0, spec={"ttlSecondsAfterFinished": stays}, status={}))
+    assert watch.facts("train").state is SchedulerState.PENDING
+    watch.server.remove("jobs", "train")
+    now += 10.0
+    assert watch.facts("train").state is SchedulerState.GONE

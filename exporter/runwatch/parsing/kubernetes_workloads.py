@@ -67,6 +67,11 @@ class Gang:
         return min((time for pod in self.pods if (time := fields.created(pod)) is not None), default=None)
 
     @property
+    def stays_after_its_end(self) -> float | None:
+        """For how many seconds its record stays once it is over; None for ever, or where no record tells."""
+        return fields.count(self.record, "spec", "ttlSecondsAfterFinished")
+
+    @property
     def is_of_another_kind(self) -> bool:
         """Whether it has a record of a kind that is not read: something controls all its pods, or its Workload."""
         owned = self.pods or [self.workload]

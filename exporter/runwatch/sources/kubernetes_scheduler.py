@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runwatch.config.model import Site
@@ -41,12 +41,20 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What earlier looks saw of a job: pods that ran may be gone."""
+    """What earlier looks saw of a job: pods that ran may be gone.
+
+    `at` is when the latest of them was (Unix seconds), and `stays` for how many seconds its record stays after its
+    end, None where it does for ever. `may_have_ended` is whether that was over when it was first missed: nobody then
+    saw how it ended.
+    """
 
     identity: str
     ran: bool
     started: float | None
     is_of_another_kind: bool
+    at: float
+    stays: float | None
+    may_have_ended: bool | None = None
 
 
 class KubernetesScheduler:
@@ -226,7 +234,9 @@ class KubernetesScheduler:
             started_before=None if before is None else before.started,
         )
         ran = bool(facts.attempts) or (before is not None and before.ran)
-        self._seen[run] = _Seen(gang.identity, ran, facts.started, gang.is_of_another_kind)
+        self._seen[run] = _Seen(
+            gang.identity, ran, facts.started, gang.is_of_another_kind, at=self._clock(), stays=gang.stays_after_its_end
+        )
         return facts if self._at is None else facts_at(facts, self._at, is_now=self._is_now)
 
     def _not_there(self, run: str, reference: JobReference, objects: NamespaceObjects) -> SchedulerFacts | Failure:
@@ -243,6 +253,13 @@ class KubernetesScheduler:
         identity = "" if before is None else before.identity
         if not self._is_now:
             return SchedulerFacts(reference.shown, SchedulerState.UNKNOWN, "it is not there today", identity)
+        if before is not None and before.stays is not None:
+            if before.may_have_ended is None:
+                before = replace(before, may_have_ended=self._clock() - before.at >= before.stays)
+                self._seen[run] = before
+            if before.may_have_ended:
+                text = f"it is removed {before.stays:g} s after its end, which may have come between two looks"
+                return SchedulerFacts(reference.shown, SchedulerState.UNKNOWN, text, identity)
         return SchedulerFacts(reference.shown, SchedulerState.GONE, "the API has no record of it", identity)
 
     def _found(self, gang: Gang, name: str) -> FoundSchedulerJob:
