@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from runwatch.facts import SourceKind
@@ -19,11 +19,27 @@ from runwatch.thresholds import SLOW_ROUND_FACTOR
 class _Place:
     """The jobs of one site that one source reads: when each was last read, and how long before that it had been.
 
-    `since` are monotonic seconds.
+    `since` are monotonic seconds, `median` the pauses' in seconds, 0 while there is none.
     """
 
     since: dict[str, float] = field(default_factory=dict)
     pauses: dict[str, float] = field(default_factory=dict)
+    median: float = 0.0
+
+    def take(self, read: Mapping[str, float]) -> None:
+        """Take when those jobs were that one poll could read."""
+        if not read:
+            self.since.clear()
+        for run, time in read.items():
+            if run in self.since:
+                self.pauses[run] = time - self.since[run]
+            self.since[run] = time
+
+    def keep_only(self, runs: Collection[str]) -> None:
+        """Forget all other jobs."""
+        for known in (self.since, self.pauses):
+            for run in known.keys() - runs:
+                del known[run]
 
 
 class Rounds:
@@ -48,28 +64,20 @@ class Rounds:
             read: when those that could be read were (monotonic seconds), by run.
             whole: whether all jobs were asked for that the source serves now, not only those whose turn did not come.
         """
+        by_site: dict[str, set[str]] = {}
+        for run, site in asked.items():
+            by_site.setdefault(site, set()).add(run)
         with self._lock:
-            for site in set(asked.values()):
+            for site, runs in by_site.items():
                 place = self._places.setdefault((name, kind, site), _Place())
-                here = {run: read[run] for run, of in asked.items() if of == site and run in read}
-                if not here:
-                    place.since.clear()
-                for run, time in here.items():
-                    if run in place.since:
-                        place.pauses[run] = time - place.since[run]
-                    place.since[run] = time
+                place.take({run: read[run] for run in runs & read.keys()})
+                if whole:
+                    place.keep_only(runs)
+                # Once a poll, for it is asked for with each job that is read.
+                place.median = statistics.median_low(place.pauses.values()) if place.pauses else 0.0
             if whole:
-                self._forget_unasked(name, kind, asked)
-
-    def _forget_unasked(self, name: str, kind: SourceKind, asked: Mapping[str, str]) -> None:
-        for (of, its_kind, site), place in list(self._places.items()):
-            if (of, its_kind) != (name, kind):
-                continue
-            for run in [run for run in {*place.since, *place.pauses} if asked.get(run) != site]:
-                place.since.pop(run, None)
-                place.pauses.pop(run, None)
-            if site not in asked.values():
-                del self._places[of, its_kind, site]
+                for key in [key for key in self._places if key[:2] == (name, kind) and key[2] not in by_site]:
+                    del self._places[key]
 
     def interval(self, kind: SourceKind, site: str, configured: float) -> float:
         """Return the seconds between two looks at a job of the site: the configured ones, unless they are longer.
@@ -79,9 +87,7 @@ class Rounds:
         """
         with self._lock:
             medians = [
-                statistics.median_low(place.pauses.values())
-                for (_, its_kind, of), place in self._places.items()
-                if its_kind is kind and of == site and place.pauses
+                place.median for (_, its_kind, of), place in self._places.items() if its_kind is kind and of == site
             ]
         measured = max(medians, default=0.0)
         return measured if measured > SLOW_ROUND_FACTOR * configured else configured

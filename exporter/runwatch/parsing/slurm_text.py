@@ -210,11 +210,16 @@ def parse_accounting(text: str, separator: str, zone: ZoneInfo, now: float) -> t
                 submitted,
                 started,
                 ended_at,
-                None not in (started, ended_at, elapsed)
-                and (ended_at or 0.0) - (started or 0.0) - (elapsed or 0.0) > _SUSPENDED_SECONDS,
+                _was_suspended(started, ended_at, elapsed),
             )
         )
     return records, malformed
+
+
+def _was_suspended(started: float | None, ended: float | None, elapsed: float | None) -> bool:
+    if started is None or ended is None or elapsed is None:
+        return False
+    return ended - started - elapsed > _SUSPENDED_SECONDS
 
 
 _RECORD = re.compile(
